@@ -1,0 +1,35 @@
+"""Which library an array belongs to. The backend follows the arrays: nothing here is a setting.
+
+The same source line runs on NumPy on a laptop and on CuPy on a GPU, since both have the same
+functions: ``xp = namespace(x); xp.exp(x)``. A test namespace that refuses everything a real device
+would refuse proves this where there is no GPU.
+"""
+
+import sys
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Array: TypeAlias = Any
+"""A NumPy or CuPy array, or any array with ``__array_namespace__``. Shapes are in the docstrings."""
+
+
+def namespace(x: Array) -> Any:
+    """Return the module whose functions work on ``x``: numpy, cupy, or what the array says."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np
+    if type(x).__module__.partition(".")[0] == "cupy":
+        return sys.modules["cupy"]
+    return x.__array_namespace__()
+
+
+def asarray_like(host: Any, like: Array) -> Array:
+    """Return the host value as an array where ``like`` lives: a copy to the device if need be."""
+    return namespace(like).asarray(host)
+
+
+def to_host(x: Array) -> np.ndarray:
+    """Return ``x`` as a NumPy array. On a device this copies and waits for the current stream."""
+    if isinstance(x, (np.ndarray, np.generic)):
+        return np.asarray(x)
+    return x.get()  # type: ignore[no-any-return]
