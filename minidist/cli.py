@@ -1,0 +1,64 @@
+"""The command `minidist`: a table of commands, each a module that is imported when it is used.
+
+A command's module has `configure(parser)`, which adds its flags, and `main(args)`, which does the
+work and returns the exit status. `import minidist.cli` costs no NumPy, no MPI and no GPU: what a
+command does not need, it does not wait for.
+"""
+
+import argparse
+import sys
+from importlib import import_module
+
+import minidist
+from minidist.errors import MinidistError
+
+COMMANDS = {
+    "train": ("minidist.train.command", "train a small GPT, on one process or on many ranks"),
+    "generate": ("minidist.train.generate", "continue a text with a trained model"),
+    "launch": ("minidist.launch", "start a command on several MPI ranks"),
+    "doctor": ("minidist.doctor", "check this machine, with a remedy for each fault"),
+}
+
+
+def usage() -> str:
+    """Return the help of the whole command."""
+    rows = [f"  {name:10} {text}" for name, (_, text) in COMMANDS.items()]
+    return "\n".join(
+        ["usage: minidist COMMAND ...", "", *rows, "", "minidist COMMAND -h shows its flags."]
+    )
+
+
+def parse(name: str, words: list[str]) -> argparse.Namespace:
+    """Return the parsed flags of command `name`. Wrong flags end the process with status 2."""
+    module, text = COMMANDS[name]
+    command = import_module(module)
+    parser = argparse.ArgumentParser(f"minidist {name}", description=text, allow_abbrev=False)
+    command.configure(parser)
+    read = getattr(command, "parse", argparse.ArgumentParser.parse_args)  # launch has its own
+    args: argparse.Namespace = read(parser, words)
+    args.main = command.main
+    return args
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit status: 0 well, 1 an error, 2 a wrong command line."""
+    words = sys.argv[1:] if argv is None else argv
+    if not words or words[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if words else 2
+    if words[0] in ("-V", "--version"):
+        print(f"minidist {minidist.__version__}")
+        return 0
+    if words[0] not in COMMANDS:
+        print(f"minidist: no command '{words[0]}'.\n\n{usage()}", file=sys.stderr)
+        return 2
+    try:
+        args = parse(words[0], words[1:])
+        return int(args.main(args))
+    except MinidistError as error:
+        if "minidist.comm.mpi" in sys.modules:
+            raise  # one of many ranks: `world()` ends them all, with rank and traceback
+        print(f"minidist {words[0]}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

@@ -1,0 +1,1 @@
+"""The text that ships with minidist. Where it comes from: SOURCE.md."""

@@ -1,0 +1,89 @@
+"""Start real ranks from a test: under a time limit, in a session of their own, without leftovers.
+
+    pytest (one process)  -->  minidist launch -n 4  -->  mpirun  -->  rank 0 .. 3
+
+pytest itself is never started by `mpirun`: one rank that fails its assertion would leave the
+others waiting in the next collective. A test starts the ranks, waits, and reads what they print.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+Process: TypeAlias = subprocess.Popen[str]
+Completed: TypeAlias = subprocess.CompletedProcess[str]
+
+# A parent that is itself a rank would make its children believe that they belong to its world.
+INHERITED = ("PMIX_", "PMI_", "PRTE_", "OMPI_COMM_", "OMPI_UNIVERSE_", "HYDI_", "MINIDIST_WORLD")
+
+
+def outside_mpi(env: Mapping[str, str]) -> dict[str, str]:
+    """Return `env` without what an MPI launcher tells its ranks."""
+    return {name: value for name, value in env.items() if not name.startswith(INHERITED)}
+
+
+def start(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> Process:
+    """Start `command` in `cwd` as the leader of a new session, output captured as text."""
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**outside_mpi(os.environ), **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(process: Process, timeout: float) -> Completed:
+    """Wait for `process`. After `timeout` seconds end all of it, and raise TimeoutError.
+
+    SIGTERM goes to the whole group, so that `mpirun` ends its ranks (which are in groups of their
+    own); what is left after five seconds is killed.
+    """
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            out, err = process.communicate(timeout=5)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+        raise TimeoutError(
+            f"no end after {timeout} s: {process.args!r}\n--- stdout\n{out}\n--- stderr\n{err}"
+        ) from None
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def mpirun(
+    program: str | Sequence[str],
+    ranks: int = 2,
+    timeout: float = 60,
+    env: Mapping[str, str] | None = None,
+    check: bool = True,
+    *,
+    folder: Path,
+) -> Completed:
+    """Run `program` on `ranks` MPI ranks through `minidist launch`, and return what came of it.
+
+    `program` is Python source text, or the words after `--`: `["minidist", "train", ...]`,
+    `["-m", "module", ...]`, `["script.py", ...]`. The ranks work in `folder`. With `check`, an
+    exit status other than 0 raises AssertionError with all output.
+    """
+    if isinstance(program, str):
+        (folder / "program.py").write_text(program, "utf-8")
+        program = [str(folder / "program.py")]
+    launch = [sys.executable, "-m", "minidist", "launch", "-n", str(ranks), "--"]
+    done = finish(start([*launch, *program], folder, env), timeout)
+    if check and done.returncode:
+        raise AssertionError(
+            f"{ranks} ranks ended with status {done.returncode}\n"
+            f"--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
+        )
+    return done
