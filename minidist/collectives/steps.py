@@ -1,0 +1,113 @@
+"""A collective has one body: a generator that yields its exchanges.
+
+    @Collective
+    def shift(comm, x, out):
+        yield Exchange(comm, x, to=(comm.rank + 1) % comm.size, recv=out, source=...)
+        return out
+
+The body says what to send and receive, and computes between the exchanges; it never calls anything
+that blocks. Whoever drives it decides how to wait:
+
+    shift(comm, x, out)                  drives it to the end: an ordinary blocking call
+    shift.start(comm, x, out)            a collective in flight, polled between computations
+    yield from shift.steps(comm, ...)    a part of a larger body
+    simulate(shift, 1000, arguments)     a thousand bodies without ranks (`collectives.simulate`)
+
+Real libraries write each collective two or three times over (MPI_Allreduce, MPI_Iallreduce, and
+NCCL's kernels); here the same few lines serve all four uses.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from minidist.comm.base import Comm, Request
+from minidist.ops.arrays import Array
+
+
+class Exchange(NamedTuple):
+    """Send ``send`` to rank ``to`` and receive into ``recv`` from rank ``source``, at once.
+
+    Either half may be left out.
+    """
+
+    comm: Comm
+    send: Array | None = None
+    to: int | None = None
+    recv: Array | None = None
+    source: int | None = None
+
+
+Steps: TypeAlias = Generator[Exchange, None, Any]
+
+
+class Started:
+    """A collective in flight. It moves on in `poll`, and in every blocking wait of its rank."""
+
+    def __init__(self, steps: Steps, comm: Comm) -> None:
+        self.steps, self.comm = steps, comm
+        self.requests: Sequence[Request] = ()
+        self.done = False
+        self.result: Any = None
+        comm.state.started.append(self)
+        self.advance()
+
+    def poll(self) -> bool:
+        """Go as far as the messages that have arrived allow; say whether all is done."""
+        while not self.done and self._complete(Request.test):
+            self._next()
+        return self.done
+
+    def advance(self) -> None:
+        """The same without letting other ranks run: what a wait does that has just been woken."""
+        while not self.done and self._complete(Request.finish):
+            self._next()
+
+    def wait(self) -> Any:
+        """Block until the collective is complete and return its result."""
+        while not self.done:
+            self.comm.wait_all([r for r in self.requests if not r.done])
+            self.advance()
+        return self.result
+
+    def _complete(self, ask: Callable[[Request], bool]) -> bool:
+        # Ask every request: one that is complete but was not asked would keep a wait spinning.
+        answers = [ask(r) for r in self.requests]
+        return all(answers)
+
+    def _next(self) -> None:
+        try:
+            e = next(self.steps)
+            self.requests = e.comm.post(e.send, e.to, e.recv, e.source)
+        except StopIteration as end:
+            self.done, self.result, self.requests = True, end.value, ()
+            self.comm.state.started.remove(self)
+        except BaseException:
+            self.comm.state.started.remove(self)
+            raise
+
+
+def wait_all(started: Sequence[Started]) -> list[Any]:
+    """Block until all of these are complete, in whatever order they finish; return the results."""
+    return [s.wait() for s in started]
+
+
+class Collective:
+    """Makes a body callable: blocking, started, or as steps of another body."""
+
+    def __init__(self, steps: Callable[..., Steps]) -> None:
+        self.steps = self.__wrapped__ = steps
+        self.__name__, self.__doc__ = steps.__name__, steps.__doc__
+
+    def __call__(self, comm: Comm, *args: Any, label: str = "", **options: Any) -> Any:
+        """Drive the body to its end and return its result. All ranks of ``comm`` call it."""
+        steps = self.steps(comm.channel(self.__name__, label), *args, **options)
+        while True:
+            try:
+                e = next(steps)
+            except StopIteration as end:
+                return end.value
+            e.comm.exchange(e.send, e.to, e.recv, e.source)
+
+    def start(self, comm: Comm, *args: Any, label: str = "", **options: Any) -> Started:
+        """Start the collective and return it in flight; leave its arrays alone until it is done."""
+        return Started(self.steps(comm.channel(self.__name__, label), *args, **options), comm)

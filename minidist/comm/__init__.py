@@ -1,0 +1,12 @@
+"""Ranks and messages: one interface, two worlds.
+
+`run` starts ranks inside this process; `world` is this process's place among real MPI ranks;
+`wrap` puts the same interface on a communicator of mpi4py. MPI is loaded only when one of the
+last two is called.
+"""
+
+from minidist.comm.base import Comm, Request
+from minidist.comm.inprocess import run
+from minidist.comm.links import Link, by_node
+
+__all__ = ["Comm", "Link", "Request", "by_node", "run"]

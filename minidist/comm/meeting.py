@@ -1,0 +1,38 @@
+"""Control among in-process ranks: everybody brings one object and leaves with all of them."""
+
+import pickle
+from typing import Any
+
+from minidist.errors import MismatchError
+
+
+class Meeting:
+    """One control operation of ``size`` ranks, under way."""
+
+    def __init__(self, op: str, where: str, size: int) -> None:
+        self.op, self.where, self.size = op, where, size
+        self.brought: dict[int, bytes] = {}
+        self.time = 0.0
+
+    def bring(self, rank: int, op: str, value: object, time: float) -> None:
+        """Add a rank's object. Pickled, as between processes, so that nobody shares it."""
+        if op != self.op:
+            raise MismatchError(
+                f"rank {rank} calls {op} where rank {min(self.brought)} calls {self.op} of "
+                f"{self.where}; all ranks must make the same calls in the same order"
+            )
+        self.brought[rank] = pickle.dumps(value)
+        self.time = max(self.time, time)
+
+    def ready(self) -> float | None:
+        """The time at which the last rank came, or None while somebody is missing."""
+        return self.time if len(self.brought) == self.size else None
+
+    def missing(self) -> list[str]:
+        """For people: who is not there yet."""
+        absent = [str(r) for r in range(self.size) if r not in self.brought]
+        return [f"{self.op} of {self.where}, which ranks {', '.join(absent)} have not entered"]
+
+    def objects(self) -> list[Any]:
+        """What the ranks brought, by rank, as copies."""
+        return [pickle.loads(self.brought[r]) for r in range(self.size)]

@@ -1,0 +1,146 @@
+"""Where messages and receives of in-process ranks meet.
+
+    isend  --->  sent[(channel, tag, source, to)]    a queue of messages not yet taken
+    irecv  --->  posted[the same key]                 a queue of receives not yet served
+
+Whichever comes second finds the other one waiting in its queue, first come first served, and the
+two are joined: `hand_over`. Real MPI libraries keep exactly these two queues, under the names
+"unexpected messages" and "posted receives".
+"""
+
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING, Any
+
+from minidist.comm.base import Request
+from minidist.comm.links import Links
+from minidist.comm.scheduler import Scheduler
+from minidist.errors import MismatchError
+from minidist.ops.arrays import Array
+
+if TYPE_CHECKING:
+    from minidist.comm.inprocess import InProcessComm
+
+
+class InProcessRequest(Request):
+    """A send or a receive between two in-process ranks."""
+
+    def __init__(self, comm: "InProcessComm", kind: str, x: Array, peer: int, tag: int) -> None:
+        super().__init__(comm, kind, peer, tag)
+        self.x, self.office = x, comm.office
+        self.me, self.other = comm.ranks[comm.rank], comm.ranks[peer]
+        source, to = (self.me, self.other) if kind == "send" else (self.other, self.me)
+        self.key = (comm.context, comm.number, tag, source, to)
+        self.message: Message | None = None
+
+    def complete_at(self) -> float | None:
+        """The time at which the request is complete; None while nobody can know."""
+        if self.message is None:
+            return None
+        if self.kind == "receive":
+            return self.message.arrival
+        return self.message.taken_at if self.office.synchronous else 0.0
+
+    def test(self) -> bool:
+        """Say whether the message is complete; if not, others run first."""
+        scheduler = self.office.scheduler
+        if scheduler.timed and not self.done:
+            scheduler.turn(self.me)  # whoever has a lower clock acts first
+        if not self.finish():
+            scheduler.failed_test(self.me, self)
+        return self.done
+
+    def finish(self) -> bool:
+        """Complete the message if this rank's clock has reached its time."""
+        at = None if self.done else self.complete_at()
+        if at is not None and at <= self.office.scheduler.clock[self.me]:
+            self.done = True
+            self.office.scheduler.progress()
+            if self.kind == "receive":
+                self._deliver()
+        return self.done
+
+    def _deliver(self) -> None:
+        assert self.message is not None
+        data, mine, theirs = self.message.data, self.comm, self.message.sender.comm
+        if (data.size, data.dtype, theirs.op, theirs.label) != (
+            self.x.size,
+            self.x.dtype,
+            mine.op,
+            mine.label,
+        ):
+            raise MismatchError(
+                f"rank {mine.rank} waits for {self.x.size} x {self.x.dtype} in {mine.where}, but "
+                f"rank {self.peer} has sent {data.size} x {data.dtype} in {theirs.where}; all "
+                "ranks must make the same calls, in the same order, with equal sizes and dtypes"
+            )
+        self.x[...] = data.reshape(self.x.shape)
+        self.message.data = None
+
+
+class Message:
+    """An array on its way: a copy, made at once or, if sends are synchronous, when it is taken."""
+
+    def __init__(self, sender: InProcessRequest, data: Array) -> None:
+        self.sender, self.data = sender, data
+        self.arrival: float | None = None  # when the last byte is there
+        self.taken_at: float | None = None  # when a receive took it
+
+
+class PostOffice:
+    """All mail of one world, and the state of its wires on the virtual clock."""
+
+    def __init__(self, scheduler: Scheduler, links: Links | None, synchronous: bool) -> None:
+        self.scheduler, self.links, self.synchronous = scheduler, links, synchronous
+        self.sent: dict[Any, deque[Message]] = {}
+        self.posted: dict[Any, deque[InProcessRequest]] = {}
+        self.busy_until: defaultdict[Any, float] = defaultdict(float)  # by wire
+
+    def send(self, request: InProcessRequest) -> None:
+        """Take in a message, or hand it straight to a receive that waits for it."""
+        message = request.message = Message(request, request.x)
+        if not self.synchronous:
+            self._dispatch(message)
+        receive = _first(self.posted, request.key)
+        if receive is not None:
+            self._hand_over(message, receive)
+        else:
+            self.sent.setdefault(request.key, deque()).append(message)
+
+    def receive(self, request: InProcessRequest) -> None:
+        """Serve a receive from the mail that is there, or let it wait."""
+        message = _first(self.sent, request.key)
+        if message is not None:
+            self._hand_over(message, request)
+        else:
+            self.posted.setdefault(request.key, deque()).append(request)
+
+    def _hand_over(self, message: Message, receive: InProcessRequest) -> None:
+        if self.synchronous:
+            self._dispatch(message)  # only now do the bytes leave: a rendezvous
+        message.taken_at = self.scheduler.now
+        receive.message = message
+        self.scheduler.wake(receive.me)
+        self.scheduler.wake(message.sender.me)
+
+    def _dispatch(self, message: Message) -> None:
+        """Copy the bytes and put them on their wire, now."""
+        message.data = message.data.copy()
+        now = message.arrival = self.scheduler.now
+        source, to = message.sender.me, message.sender.other
+        if self.links is not None and source != to:
+            link = self.links(source, to)
+            wire = link.name or (source, to)
+            begin = max(now, self.busy_until[wire])
+            self.busy_until[wire] = begin + message.data.nbytes / link.bandwidth
+            message.arrival = self.busy_until[wire] + link.latency
+
+
+def _first(boxes: dict[Any, deque[Any]], key: Any) -> Any:
+    """Take the first item of a box, and the box away when it is empty; None if there is none."""
+    box = boxes.get(key)
+    if box is None:
+        return None
+    item = box.popleft()
+    if not box:
+        del boxes[key]
+    return item

@@ -1,0 +1,28 @@
+"""Elementwise combination of two pieces: what a reduction does with what it has just received."""
+
+from minidist.errors import ConfigError
+from minidist.ops.arrays import Array, namespace
+
+OPS = {"sum": "add", "max": "maximum", "min": "minimum"}
+"""The reductions, and the array function of each."""
+
+HALF = ("float16", "bfloat16")
+
+
+def check_op(op: str) -> None:
+    """Raise ConfigError unless ``op`` is a reduction."""
+    if op not in OPS:
+        raise ConfigError(f"unknown reduction {op!r}; choose one of {', '.join(OPS)}")
+
+
+def combine(op: str, a: Array, b: Array, out: Array) -> None:
+    """Write ``a op b`` into ``out``; all of one shape and dtype, and ``out`` may be ``a`` or ``b``.
+
+    float16 and bfloat16 are types of storage and of the wire: they are added in float32 and rounded
+    once.
+    """
+    function = getattr(namespace(out), OPS[op])
+    if out.dtype.itemsize == 2 and out.dtype.name in HALF:
+        out[...] = function(a.astype("float32"), b.astype("float32")).astype(out.dtype)
+    else:
+        function(a, b, out=out)
