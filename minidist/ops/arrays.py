@@ -6,12 +6,13 @@ would refuse proves this where there is no GPU.
 """
 
 import sys
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 
 Array: TypeAlias = Any
-"""A NumPy or CuPy array, or any array with ``__array_namespace__``. Shapes are in the docstrings."""
+"""A NumPy or CuPy array, or any array with ``__array_namespace__``; docstrings give the shapes."""
 
 
 def namespace(x: Array) -> Any:
@@ -33,3 +34,11 @@ def to_host(x: Array) -> np.ndarray:
     if isinstance(x, (np.ndarray, np.generic)):
         return np.asarray(x)
     return x.get()  # type: ignore[no-any-return]
+
+
+def as_rows(x: Array) -> Array:
+    """Return ``x`` (..., D) as (N, D), its leading axes joined.
+
+    The sizes are written out, since -1 is ambiguous where another axis is empty.
+    """
+    return x.reshape(prod(x.shape[:-1]), x.shape[-1])
