@@ -14,6 +14,7 @@ import functools
 import platform
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 KINDS = ("auto", "cpu", "cuda")
 
 
-class Device(NamedTuple):
+@dataclass(frozen=True)
+class Device:
     """One rank's device: `kind` "cpu" or "cuda", `index` on its machine, array module `xp`."""
 
     kind: str

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import settings
 
+from minidist import processes
 from minidist.device import gpu
 from minidist.errors import LaunchError
 from minidist.launch import library
-from minidist.testing import processes
 
 # No deadline: a first call compiles a kernel or imports a library.
 settings.register_profile("dev", max_examples=20, deadline=None)
@@ -83,5 +83,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture
 def mpirun(tmp_path) -> Callable[..., processes.Completed]:
-    """`mpirun(program, ranks=2, timeout=60, env=None, check=True)`: see minidist/testing."""
+    """`mpirun(program, ranks=2, timeout=60, env=None, check=True)`: see minidist/processes.py."""
     return functools.partial(processes.mpirun, folder=tmp_path)

@@ -1,9 +1,9 @@
-"""Start real ranks from a test: under a time limit, in a session of their own, without leftovers.
+"""Start real ranks from a program: under a time limit, in a session of their own, no leftovers.
 
-    pytest (one process)  -->  minidist launch -n 4  -->  mpirun  -->  rank 0 .. 3
+    a test (one process)  -->  minidist launch -n 4  -->  mpirun  -->  rank 0 .. 3
 
-pytest itself is never started by `mpirun`: one rank that fails its assertion would leave the
-others waiting in the next collective. A test starts the ranks, waits, and reads what they print.
+A test is never started by `mpirun` itself: one rank that fails its assertion would leave the
+others waiting in the next collective. The test starts the ranks, waits, and reads what they print.
 """
 
 import os
