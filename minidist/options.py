@@ -52,8 +52,9 @@ def add_flags(parser: argparse.ArgumentParser, *classes: type) -> None:
         kind = types_of[field.name]
         flag = "--" + field.name.replace("_", "-")
         text = field.metadata["help"]
-        if field.default is not None and field.default != "":
-            text += f" ({field.default})".replace("%", "%%")
+        if kind is not bool and field.default not in (None, ""):
+            text += f" ({field.default})"
+        text = text.replace("%", "%%")  # argparse formats help with %
         common: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text}
         if kind is bool:
             parser.add_argument(flag, action=argparse.BooleanOptionalAction, **common)

@@ -18,6 +18,8 @@ settings.register_profile("ci", max_examples=20, deadline=None, derandomize=True
 settings.register_profile("all", max_examples=200, deadline=None, print_blob=True)
 
 COUNTED = ("mpi", "kernel", "gpu")
+RAN = pytest.StashKey[dict[str, int]]()  # mark -> tests that really ran
+FOUND = pytest.StashKey[dict[str, int]]()  # mark -> tests that were chosen
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,10 +31,6 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", profile))
     config.stash[RAN] = dict.fromkeys(COUNTED, 0)
     config.stash[FOUND] = dict.fromkeys(COUNTED, 0)
-
-
-RAN = pytest.StashKey[dict[str, int]]()  # mark -> tests that really ran
-FOUND = pytest.StashKey[dict[str, int]]()  # mark -> tests that were chosen
 
 
 @functools.cache
@@ -49,11 +47,14 @@ def missing(mark: str) -> str:
     return ""
 
 
-@pytest.hookimpl(trylast=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    if "mpirun" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.mpi)
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if "mpirun" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.mpi)
         if item.get_closest_marker("slow") and not config.getoption("all"):
             item.add_marker(pytest.mark.skip(reason="slow: only with --all"))
             continue
