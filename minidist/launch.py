@@ -31,7 +31,10 @@ from minidist.errors import LaunchError
 GRACE = 30.0  # seconds between the first Ctrl-C and the end by force
 
 # What a library, or its mpirun, calls itself in its version text.
-FAMILIES = {"Open MPI": ("Open MPI", "PRRTE"), "MPICH": ("MPICH", "HYDRA", "Intel(R) MPI")}
+FAMILIES = {
+    "Open MPI": ("Open MPI", "PRRTE"),
+    "MPICH": ("MPICH", "HYDRA", "Intel(R) MPI", "MVAPICH"),
+}
 
 SETTINGS = {
     "Open MPI": {
