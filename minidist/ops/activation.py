@@ -7,30 +7,44 @@ Source: Shazeer, "GLU variants improve transformer", arXiv 2002.05202.
 
 import numpy as np
 
-from minidist.ops.arrays import Array, namespace
+from minidist.ops.arrays import Array, namespace, pieces
 
 
 def swiglu(gate: Array, up: Array) -> Array:
     """Return silu(gate) * up, elementwise. The backward pass needs the two inputs only."""
-    h = _sigmoid(gate)
-    h *= gate
-    h *= up
+    h = namespace(gate).empty(gate.shape, gate.dtype)
+    flat_h, flat_gate, flat_up = _flat(h, gate, up)
+    for here in pieces(flat_h):
+        part = _sigmoid(flat_gate[here])
+        part *= flat_gate[here]
+        part *= flat_up[here]
+        flat_h[here] = part
     return h
 
 
 def swiglu_backward(dh: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     """Return (dgate, dup).
 
-    silu'(g) = s + g s (1 - s) with s = sigmoid(g): computed again, not kept, as in fused kernels.
+    With s = sigmoid(g): silu(g) = g s and silu'(g) = s + silu(g) (1 - s). The sigmoid is computed
+    again, not kept, as fused kernels do.
     """
-    s = _sigmoid(gate)
-    silu = gate * s
-    dup = dh * silu
-    silu *= 1.0 - s
-    silu += s
-    silu *= up
-    silu *= dh
-    return silu, dup
+    xp = namespace(gate)
+    dgate, dup = xp.empty(gate.shape, gate.dtype), xp.empty(gate.shape, gate.dtype)
+    flat_dgate, flat_dup, flat_dh, flat_gate, flat_up = _flat(dgate, dup, dh, gate, up)
+    for here in pieces(flat_dgate):
+        s, d = _sigmoid(flat_gate[here]), flat_dh[here]
+        silu = s * flat_gate[here]
+        flat_dup[here] = d * silu
+        slope = s - s * silu
+        slope += silu
+        slope *= flat_up[here]
+        slope *= d
+        flat_dgate[here] = slope
+    return dgate, dup
+
+
+def _flat(*arrays: Array) -> list[Array]:
+    return [x.reshape(x.size) for x in arrays]
 
 
 def _sigmoid(x: Array) -> Array:

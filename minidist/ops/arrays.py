@@ -6,6 +6,7 @@ would refuse proves this where there is no GPU.
 """
 
 import sys
+from collections.abc import Iterator
 from math import prod
 from typing import Any, TypeAlias
 
@@ -42,3 +43,18 @@ def as_rows(x: Array) -> Array:
     The sizes are written out, since -1 is ambiguous where another axis is empty.
     """
     return x.reshape(prod(x.shape[:-1]), x.shape[-1])
+
+
+PIECE = 1 << 15
+"""Elements worked on at a time on the host: a few arrays of this size fit a second-level cache."""
+
+
+def pieces(x: Array) -> Iterator[slice]:
+    """Yield the slices of a flat array in which a chain of elementwise steps should be done.
+
+    On the host memory is slow, so all steps are done on a piece that fits the cache before the next
+    piece. On a device each step is a launch, and there is one piece. The results are the same.
+    """
+    step = PIECE if isinstance(x, np.ndarray) else max(x.size, 1)
+    for start in range(0, x.size, step):
+        yield slice(start, min(start + step, x.size))

@@ -1,23 +1,18 @@
 """The arithmetic of one optimiser step on a flat piece of a parameter, in place.
 
 A piece is whatever range this rank owns: both rules are elementwise, so cutting the state anywhere
-changes nothing. The arrays are walked through in pieces that fit the cache: each step makes about
-ten passes over four arrays, and memory is slow.
+changes nothing.
 """
 
-from collections.abc import Iterator
 from math import sqrt
 
-from minidist.ops.arrays import Array, namespace
-
-PIECE = 1 << 15
-"""Elements worked on at a time: a few arrays of this size fit a second-level cache."""
+from minidist.ops.arrays import Array, namespace, pieces
 
 
 def sgd(data: Array, grad: Array, lr: float, weight_decay: float = 0.0) -> None:
     """Take lr * (grad + weight_decay * data) away from ``data``, in place; both are flat."""
     lr = float(lr)
-    for here in _pieces(data.size):
+    for here in pieces(data):
         if weight_decay:
             data[here] *= 1.0 - lr * weight_decay
         data[here] -= grad[here] * lr
@@ -44,7 +39,7 @@ def adamw(
     lr = float(lr)  # a NumPy float64 scalar would turn float32 arithmetic into float64
     step, root = lr / (1.0 - beta1**t), 1.0 / sqrt(1.0 - beta2**t)
     xp = namespace(data)
-    for here in _pieces(data.size):
+    for here in pieces(data):
         x, g, m_, v_ = data[here], grad[here], m[here], v[here]
         if weight_decay:
             x *= 1.0 - lr * weight_decay
@@ -56,8 +51,3 @@ def adamw(
         xp.divide(m_, below, out=below)
         below *= step
         x -= below
-
-
-def _pieces(size: int) -> Iterator[slice]:
-    for start in range(0, size, PIECE):
-        yield slice(start, min(start + PIECE, size))

@@ -17,7 +17,7 @@ from minidist.ops.arrays import Array, namespace
 
 
 def rope_angles(positions_T: Array, head_size: int, base: float, dtype: Any) -> tuple[Array, Array]:
-    """Return cosine and sine of the angles, each (T, 1, F), for every head of each position.
+    """Return the factors (cosine, signed sine) of `rope`, each (T, 1, H), alike for all heads.
 
     The angles are computed in float64: at position 100,000 a float32 angle is off by 0.004.
     """
@@ -25,27 +25,26 @@ def rope_angles(positions_T: Array, head_size: int, base: float, dtype: Any) -> 
     half = head_size // 2
     frequency_F = base ** (xp.arange(half, dtype=np.float64) * (-1.0 / max(half, 1)))
     angle_T1F = positions_T.astype(np.float64)[:, None, None] * frequency_F
-    return xp.cos(angle_T1F).astype(dtype), xp.sin(angle_T1F).astype(dtype)
+    cos, sin = xp.cos(angle_T1F).astype(dtype), xp.sin(angle_T1F).astype(dtype)
+    return xp.concatenate([cos, cos], -1), xp.concatenate([-sin, sin], -1)
 
 
-def rope(x_TNH: Array, cos_T1F: Array, sin_T1F: Array) -> Array:
-    """Turn ``x`` (..., T, N, H) forward by the angles."""
-    return _turn(x_TNH, cos_T1F, sin_T1F)
+def rope(x_TNH: Array, cos_T1H: Array, sin_T1H: Array) -> Array:
+    """Turn ``x`` (..., T, N, H) forward by the angles.
 
+        left  = a cos - b sin             with a and b the halves of the last axis
+        right = b cos + a sin
 
-def rope_backward(dy_TNH: Array, cos_T1F: Array, sin_T1F: Array) -> Array:
-    """Turn the gradient back: a rotation's transpose is the rotation by minus the angle."""
-    return _turn(dy_TNH, cos_T1F, -sin_T1F)
-
-
-def _turn(x_TNH: Array, cos_T1F: Array, sin_T1F: Array) -> Array:
-    xp = namespace(x_TNH)
+    that is, x times cosine plus x with its halves swapped times the signed sine.
+    """
     half = x_TNH.shape[-1] // 2
-    a, b = x_TNH[..., :half], x_TNH[..., half:]
-    y_TNH = xp.empty(x_TNH.shape, x_TNH.dtype)
-    left, right = y_TNH[..., :half], y_TNH[..., half:]
-    xp.multiply(a, cos_T1F, out=left)
-    left -= b * sin_T1F
-    xp.multiply(a, sin_T1F, out=right)
-    right += b * cos_T1F
+    swapped = x_TNH.reshape(*x_TNH.shape[:-1], 2, half)[..., ::-1, :]
+    turned = swapped * sin_T1H.reshape(*sin_T1H.shape[:-1], 2, half)
+    y_TNH = x_TNH * cos_T1H
+    y_TNH += turned.reshape(x_TNH.shape)
     return y_TNH
+
+
+def rope_backward(dy_TNH: Array, cos_T1H: Array, sin_T1H: Array) -> Array:
+    """Turn the gradient back: a rotation's transpose is the rotation by minus the angle."""
+    return rope(dy_TNH, cos_T1H, -sin_T1H)
