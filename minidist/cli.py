@@ -6,6 +6,7 @@ command does not need, it does not wait for.
 """
 
 import argparse
+import os
 import sys
 from importlib import import_module
 
@@ -40,9 +41,8 @@ def parse(name: str, words: list[str]) -> argparse.Namespace:
     return args
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run one command and return its exit status: 0 well, 1 an error, 2 a wrong command line."""
-    words = sys.argv[1:] if argv is None else argv
+def run(words: list[str]) -> int:
+    """Run one command line and return its exit status; errors are raised."""
     if not words or words[0] in ("-h", "--help", "help"):
         print(usage())
         return 0 if words else 2
@@ -52,9 +52,17 @@ def main(argv: list[str] | None = None) -> int:
     if words[0] not in COMMANDS:
         print(f"minidist: no command '{words[0]}'.\n\n{usage()}", file=sys.stderr)
         return 2
+    args = parse(words[0], words[1:])
+    return int(args.main(args))
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command and return its exit status: 0 well, 1 an error, 2 a wrong command line."""
+    words = sys.argv[1:] if argv is None else argv
     try:
-        args = parse(words[0], words[1:])
-        return int(args.main(args))
+        status = run(words)
+        sys.stdout.flush()
+        return status
     except MinidistError as error:
         if "minidist.comm.mpi" in sys.modules:
             raise  # one of many ranks: `world()` ends them all, with rank and traceback
@@ -62,3 +70,6 @@ def main(argv: list[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader has seen enough: minidist doctor | head -2
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141

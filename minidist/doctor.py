@@ -57,7 +57,7 @@ def mpi_library() -> Finding:
         return Finding(False, "none", str(error), fatal=True)
     ask = [sys.executable, "-m", "mpi4py", "--mpi-library"]
     where = subprocess.run(ask, capture_output=True, text=True).stdout.strip()
-    return Finding(True, f"{name.split(',')[0]} ({where})")
+    return Finding(True, f"{name} ({where})")
 
 
 def launcher() -> Finding:

