@@ -46,6 +46,10 @@ class LaunchError(MinidistError, RuntimeError):
     """Ranks that cannot be started, or a world that is not the one asked for."""
 
 
+class StepError(MinidistError, RuntimeError):
+    """A training step in a wrong order, or one whose numbers are no longer finite."""
+
+
 class DataError(MinidistError, ValueError):
     """A corpus that cannot be read or is too small."""
 

@@ -41,7 +41,11 @@ Steps: TypeAlias = Generator[Exchange, None, Any]
 
 
 class Started:
-    """A collective in flight. It moves on in `poll`, and in every blocking wait of its rank."""
+    """A collective in flight. It moves on in `poll`, and in every blocking wait of its rank.
+
+    It asks every request, hence the lists: one that is complete but was never asked would keep a
+    wait spinning.
+    """
 
     def __init__(self, steps: Steps, comm: Comm) -> None:
         self.steps, self.comm = steps, comm
@@ -53,13 +57,13 @@ class Started:
 
     def poll(self) -> bool:
         """Go as far as the messages that have arrived allow; say whether all is done."""
-        while not self.done and self._complete(Request.test):
+        while not self.done and not [r for r in self.requests if not r.test()]:
             self._next()
         return self.done
 
     def advance(self) -> None:
         """The same without letting other ranks run: what a wait does that has just been woken."""
-        while not self.done and self._complete(Request.finish):
+        while not self.done and not [r for r in self.requests if not r.finish()]:
             self._next()
 
     def wait(self) -> Any:
@@ -68,11 +72,6 @@ class Started:
             self.comm.wait_all([r for r in self.requests if not r.done])
             self.advance()
         return self.result
-
-    def _complete(self, ask: Callable[[Request], bool]) -> bool:
-        # Ask every request: one that is complete but was not asked would keep a wait spinning.
-        answers = [ask(r) for r in self.requests]
-        return all(answers)
 
     def _next(self) -> None:
         try:
