@@ -1,0 +1,1 @@
+"""Ways to spread one training step over many ranks."""

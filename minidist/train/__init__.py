@@ -1,0 +1,1 @@
+"""Training: text, steps, optimiser, checkpoints, and the commands `train` and `generate`."""

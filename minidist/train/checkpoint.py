@@ -1,0 +1,111 @@
+"""Saving a run in one file that is whole or absent, and reading it back with suspicion.
+
+    checkpoint.safetensors      weights/<name>   in the shape of the whole parameter
+                                m/<name>  v/<name>   what the optimiser keeps, likewise
+                                metadata: step, configuration, corpus, checksum of the tensors
+
+One file, so that weights, optimiser and step can never come from different steps. There is no
+state of a random stream, of a data loader or of a learning-rate scheduler to save: all three are
+functions of the step. The format is safetensors (8 bytes of length, a JSON header, raw bytes),
+which every framework reads. Loading it runs no code; loading a pickle does.
+
+Real systems write a file per rank, in the background, and agree on a set. The rules for one file
+stay: write beside it, flush to the disk, rename; check before use.
+"""
+
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from minidist.errors import CheckpointError
+from minidist.ops.arrays import to_host
+from minidist.parallel.data import DataParallel
+from minidist.train.files import replace_file
+from minidist.train.optimizer import Optimizer, state_of
+
+Tensors = dict[str, NDArray[Any]]
+
+CHECKSUM = "sha256 of tensors"
+
+
+class Checkpoint(NamedTuple):
+    """The contents of a checkpoint file."""
+
+    step: int
+    """Updates done."""
+    tensors: Tensors
+    about: dict[str, str]
+    """What the caller saved as text: configuration, corpus."""
+
+
+def snapshot(sync: DataParallel, optimizer: Optimizer) -> Tensors:
+    """Return weights and optimiser state by name, as host arrays. Every rank holds the same."""
+    tensors = {f"weights/{p.name}": to_host(p.data) for p in sync.parameters()}
+    for shard, data, _ in sync.shards():
+        for slot, value in state_of(optimizer, shard, data).items():
+            tensors[f"{slot}/{shard.parameter.name}"] = to_host(value)
+    return tensors
+
+
+def restore(tensors: Tensors, sync: DataParallel, optimizer: Optimizer) -> None:
+    """Put what `snapshot` returned in place. Raises CheckpointError if it is of another model."""
+    wanted = snapshot(sync, optimizer)
+    check_same_shapes(tensors, wanted)
+    for p in sync.parameters():
+        p.data[...] = sync.xp.asarray(tensors[f"weights/{p.name}"])
+    for shard, data, _ in sync.shards():
+        for slot, value in state_of(optimizer, shard, data).items():
+            value[...] = sync.xp.asarray(tensors[f"{slot}/{shard.parameter.name}"])
+
+
+def check_same_shapes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+    """Raise CheckpointError, naming the first difference, unless names, shapes and dtypes agree."""
+    for name in sorted(found.keys() | wanted.keys()):
+        a, b = (
+            f"{t[name].shape} {t[name].dtype}" if name in t else "absent" for t in (found, wanted)
+        )
+        if a != b:
+            raise CheckpointError(
+                f"the saved tensor {name} is {a}, the model wants {b}: it was saved by another "
+                "configuration; use the config.toml beside it"
+            )
+
+
+def save_checkpoint(
+    path: Path, step: int, tensors: Tensors, about: Mapping[str, str] | None = None
+) -> None:
+    """Write a checkpoint; a crash at any moment leaves the one before. One rank calls it."""
+    notes = {**(about or {}), "step": str(step), CHECKSUM: _checksum(tensors)}
+    try:
+        replace_file(path, save({n: np.ascontiguousarray(t) for n, t in tensors.items()}, notes))
+    except OSError as error:
+        raise CheckpointError(f"cannot save {path}: {error}") from error
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint. Raises CheckpointError if it is missing, cut short or altered."""
+    try:
+        with safe_open(path, framework="np") as file:
+            about = dict(file.metadata() or {})
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError as error:
+        raise CheckpointError(f"there is no checkpoint {path}: nothing was saved there") from error
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
+    if about.pop(CHECKSUM, None) != _checksum(tensors) or "step" not in about:
+        raise CheckpointError(f"{path} is damaged: its checksum does not fit; use another copy")
+    return Checkpoint(int(about.pop("step")), tensors, about)
+
+
+def _checksum(tensors: Tensors) -> str:
+    digest = sha256()
+    for name in sorted(tensors):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return digest.hexdigest()

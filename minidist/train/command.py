@@ -1,0 +1,112 @@
+"""`minidist train`: train a small GPT on bytes, on one process or on many ranks.
+
+    minidist train                                 one rank, no MPI needed
+    minidist train --in-process 4                  four ranks in this process, one at a time
+    minidist launch -n 4 -- minidist train         four MPI ranks
+    srun -n 8 python -m mpi4py -m minidist train   eight, under Slurm
+
+A stopped run (Ctrl-C, `--stop-after`) goes on with `--resume RUN`, on any number of ranks. On the
+same number it computes the same bits as if it had not been stopped.
+"""
+
+import argparse
+import sys
+from dataclasses import fields
+
+from minidist.comm import Comm, run
+from minidist.comm.detect import launched
+from minidist.device import choose_device
+from minidist.errors import ConfigError, MinidistError
+from minidist.options import add_flags, kinds, resolve
+from minidist.train.config import Session, TrainConfig
+from minidist.train.corpus import read_text
+from minidist.train.folder import RunFolder, folder_of, together
+from minidist.train.generate import continuation
+from minidist.train.report import loss_report, traffic_report
+from minidist.train.stop import StopRequest
+from minidist.train.trainer import Trainer
+
+PROMPT = b"\nROMEO:\n"
+SIGNALLED = 130
+"""Exit status after Ctrl-C, by the custom of shells: 128 + SIGINT."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add a flag for each field of the configuration and of the session."""
+    add_flags(parser, TrainConfig, Session)
+
+
+def main(args: argparse.Namespace) -> int:
+    """Train, and return 0, 1 for an error, or 130 if a signal stopped the run."""
+    given = vars(args)
+    session = Session(**{name: given[name] for name in kinds(Session) if name in given})
+    config = run_config(args, session)
+    with StopRequest() as stop:
+        if launched() and not session.in_process:
+            from minidist.comm.mpi import world
+
+            return sit(world(), config, session, stop)
+        ranks = session.in_process or 1
+        return int(max(run(sit, config, session, stop, ranks=ranks, stuck_after=600.0)))
+
+
+def run_config(args: argparse.Namespace, session: Session) -> TrainConfig:
+    """Return what is to be computed: by flags and `--config`, or as the resumed run had it."""
+    if not session.resume:
+        return resolve(TrainConfig, args)
+    if getattr(args, "config", None):
+        raise ConfigError("--resume takes the configuration of the run: leave out --config")
+    folder = RunFolder(session.resume)
+    folder.must_exist()
+    stored = resolve(TrainConfig, argparse.Namespace(), folder.config)
+    wanted = resolve(TrainConfig, args, folder.config)
+    for name in (f.name for f in fields(TrainConfig)):
+        if getattr(stored, name) != getattr(wanted, name):
+            raise ConfigError(
+                f"--resume {session.resume}: the run has {name} = {getattr(stored, name)!r}, not "
+                f"{getattr(wanted, name)!r}: leave the flag out, or start a new run"
+            )
+    return stored
+
+
+def sit(comm: Comm, config: TrainConfig, session: Session, stop: StopRequest) -> int:
+    """Run one sitting on this rank, and return the exit status. All ranks call it."""
+    config, session = comm.bcast_object((config, session))  # a rank with another seed is overruled
+    device = choose_device(session.device, comm, session.share_devices)
+    folder = folder_of(comm, session.resume or session.out)
+
+    def prepare() -> Trainer:
+        if not session.resume:
+            folder.must_be_free()
+        text = read_text(config.data)
+        return Trainer(comm, config, session, folder, text, device.xp)
+
+    try:
+        trainer = together(comm, prepare)
+    except MinidistError as error:  # the same on all ranks, so one of them says it
+        if comm.rank == 0:
+            print(f"minidist train: {error}", file=sys.stderr)
+        return 1
+    trainer.say(f"{trainer.text}")
+    trainer.say(f"{comm.size} ranks on {device}, run {folder.path}")
+    if trainer.run(stop):
+        close(trainer)
+        return 0
+    trainer.say(
+        f"stopped after step {trainer.done}; go on with: minidist train --resume {folder.path}"
+    )
+    return SIGNALLED if any(comm.gather_objects(stop.requested)) else 0
+
+
+def close(trainer: Trainer) -> None:
+    """End a finished run: check the replicas, print a sample and the report. All ranks call it."""
+    comm, text = trainer.comm, trainer.text
+    digest = trainer.check_replicas()
+    traffic = traffic_report(comm, trainer.sync, trainer.done - trainer.first)
+    if comm.rank == 0:
+        print(f"all {comm.size} ranks hold the same weights, sha256 {digest[:12]}\n")
+        print(continuation(trainer.folder, PROMPT, tokens=300))
+        if trainer.val_loss is not None:
+            print("\n" + loss_report(text, trainer.corpus, trainer.val_loss))
+        print("\n" + traffic, flush=True)
+    comm.barrier()

@@ -1,0 +1,79 @@
+"""The folder of a run, and how all ranks come to agree on it.
+
+    runs/2025-03-01_14-05-09/
+        config.toml             what is computed; `--resume` reads it
+        metrics.jsonl           one line per logged step
+        checkpoint.safetensors  weights, optimiser state and step: to go on from
+        model.safetensors       the weights alone: to use
+        trace.json              one step as a timeline
+
+Rank 0 alone writes. What can go wrong before the first step (a missing file, a folder in use) is
+tried by every rank and told to all, so that either all start or all stop with the same sentence.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from minidist.comm import Comm
+from minidist.errors import CheckpointError, ConfigError, MinidistError
+from minidist.options import dump_toml
+from minidist.train.config import TrainConfig
+
+T = TypeVar("T")
+
+
+class RunFolder:
+    """Names of the files of one run."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.toml"
+        self.metrics = self.path / "metrics.jsonl"
+        self.checkpoint = self.path / "checkpoint.safetensors"
+        self.model = self.path / "model.safetensors"
+        self.trace = self.path / "trace.json"
+
+    def must_be_free(self) -> None:
+        """Raise ConfigError if a run is here, which a new one would destroy."""
+        if self.config.exists() or self.checkpoint.exists():
+            raise ConfigError(
+                f"{self.path} already holds a run: continue it with --resume {self.path}, or give "
+                "another --out"
+            )
+
+    def must_exist(self) -> None:
+        """Raise CheckpointError if no run is here."""
+        if not self.config.exists():
+            raise CheckpointError(f"{self.path} holds no run: there is no {self.config}")
+
+    def create(self, config: TrainConfig) -> None:
+        """Make the folder and write what the run is. Rank 0 calls it."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.config.write_text(dump_toml(config))
+        except OSError as error:
+            raise ConfigError(f"cannot write the run to {self.path}: {error}") from error
+
+
+def folder_of(comm: Comm, name: str) -> RunFolder:
+    """Return the folder `name`, or runs/DATE by the clock of rank 0. All ranks call it."""
+    return RunFolder(comm.bcast_object(name or time.strftime("runs/%Y-%m-%d_%H-%M-%S")))
+
+
+def together(comm: Comm, work: Callable[[], T]) -> T:
+    """Run `work` on every rank; if it fails on one, raise that error on all. All ranks call it.
+
+    `work` must not communicate. Without this, a rank that cannot read a file would stop, and the
+    others wait for it.
+    """
+    value, error = None, None
+    try:
+        value = work()
+    except MinidistError as failure:
+        error = failure
+    failures = [e for e in comm.gather_objects(error) if e is not None]
+    if failures:
+        raise failures[0]
+    return value  # type: ignore[return-value]

@@ -1,0 +1,60 @@
+"""What a run reports while it goes: one JSON object a line for programs, one plain line for people.
+
+`metrics.jsonl` can be read with `grep`, `jq` or pandas, and a run that was killed leaves all lines
+but the last whole. The lines for people have fixed columns and no cursor tricks, since under
+`mpirun` and in a batch log standard output is not a terminal.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from minidist.train.files import replace_file
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One logged step. Losses are nats per byte; `val_loss` is None where it was not measured."""
+
+    step: int
+    """Steps done, this one included."""
+    loss: float
+    """Of this step's global batch, before its update."""
+    val_loss: float | None
+    tokens_per_s: float
+    """Of all ranks together, since the line before."""
+    bytes_sent: int
+    """By rank 0, in this step."""
+    grad_norm: float
+    """Of all gradients together, before clipping."""
+
+
+HEADER = "      step    loss  val loss  tokens/s  sent/step  grad norm"
+
+
+def line(row: Metrics) -> str:
+    """Return the metrics in fixed columns, under `HEADER`."""
+    val = f"{row.val_loss:8.4f}" if row.val_loss is not None else f"{'':8}"
+    sent = f"{row.bytes_sent / 1e6:6.2f} MB"
+    return (
+        f"{row.step:10d}{row.loss:8.4f}  {val}{row.tokens_per_s:10.0f}  {sent}{row.grad_norm:11.4f}"
+    )
+
+
+def append(path: Path, row: Metrics) -> None:
+    """Add one line to the file. Rank 0 calls it."""
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(row)) + "\n")
+
+
+def read(path: Path) -> list[Metrics]:
+    """Return the rows of the file; a last line that a kill cut short is left out."""
+    lines = path.read_text().split("\n")[:-1] if path.exists() else []
+    return [Metrics(**json.loads(text)) for text in lines]
+
+
+def cut_after(path: Path, step: int) -> None:
+    """Drop the rows beyond `step`, which a resumed run will write again. Rank 0 calls it."""
+    rows = [row for row in read(path) if row.step <= step]
+    text = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
+    replace_file(path, text.encode())

@@ -1,0 +1,167 @@
+"""A training run from the first step to the last, on each rank.
+
+    prepare     corpus, model, first weights or those of a checkpoint     no messages
+    run         step, step, step; log, validate and save now and then
+    close       all ranks hold the same weights? a sample, a report, the trace
+
+The loop knows nothing of how a step is computed, and the step nothing of files. All decisions of
+the loop are functions of the step number and of what the ranks agreed on in the step, so all ranks
+take the same ones.
+"""
+
+import time
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+
+from minidist.comm import Comm
+from minidist.errors import CheckpointError, MismatchError
+from minidist.nn import build_decoder
+from minidist.ops.arrays import to_host
+from minidist.options import dump_toml
+from minidist.parallel.data import DataParallel
+from minidist.parallel.watch import UNSEEN
+from minidist.train import metrics
+from minidist.train.checkpoint import load_checkpoint, restore, save_checkpoint, snapshot
+from minidist.train.config import Session, TrainConfig
+from minidist.train.corpus import Corpus, Text
+from minidist.train.folder import RunFolder
+from minidist.train.step import Outcome, Step, evaluate
+from minidist.train.stop import StopRequest
+from minidist.train.trace import start_trace, write_trace
+
+
+class Trainer:
+    """One rank's part of a run. Building it computes first values and reads files, no more."""
+
+    def __init__(
+        self,
+        comm: Comm,
+        config: TrainConfig,
+        session: Session,
+        folder: RunFolder,
+        text: Text,
+        xp: Any,
+    ) -> None:
+        self.comm, self.config, self.session, self.folder = comm, config, session, folder
+        self.text, self.xp = text, xp
+        self.corpus = Corpus(text, config.context, config.seed)
+        self.units = build_decoder(config.decoder(), labels=self.corpus.labels)
+        self.sync = DataParallel(self.units, comm, np.dtype(config.dtype), xp)
+        self.optimizer = config.make_optimizer()
+        self.step = Step(
+            self.units,
+            self.sync,
+            self.optimizer,
+            self.corpus,
+            comm,
+            batch=config.batch,
+            learning_rate=config.learning_rate,
+            clip=config.clip,
+        )
+        self.done = self._resume() if session.resume else 0
+        self.first = self.done
+        self.val_loss: float | None = None
+
+    def _resume(self) -> int:
+        """Take weights, optimiser state and step from the run's checkpoint."""
+        saved = load_checkpoint(self.folder.checkpoint)
+        if saved.about.get("corpus") != self.text.hash:
+            raise CheckpointError(
+                f"{self.folder.path} was trained on another text than {self.text}: give back the "
+                "file that --data named"
+            )
+        restore(saved.tensors, self.sync, self.optimizer)
+        return saved.step
+
+    @property
+    def leader(self) -> bool:
+        """Whether this rank prints and writes."""
+        return self.comm.rank == 0
+
+    def say(self, text: str = "") -> None:
+        """Print on rank 0."""
+        if self.leader:
+            print(text, flush=True)
+
+    def run(self, stop: StopRequest) -> bool:
+        """Train to the last step; False if somebody asked to stop before. All ranks call it."""
+        if self.leader:
+            self._open_folder()
+        self.say(metrics.HEADER)
+        since, tokens, asked = time.perf_counter(), 0, False
+        while self.done < self.config.steps and not asked:
+            sent = self.comm.traffic.bytes
+            outcome = self._one_step(stop.requested)
+            sent, tokens = self.comm.traffic.bytes - sent, tokens + outcome.tokens
+            if self._is_due(self.config.log_every) or self._is_due(self.config.validate_every):
+                now = time.perf_counter()
+                self._log(outcome, tokens / (now - since), sent)
+                since, tokens = time.perf_counter(), 0
+            asked = outcome.stop or self.done == self.session.stop_after
+            if asked or self._is_due(self.session.save_every):
+                self.save()
+        return self.done == self.config.steps
+
+    def _open_folder(self) -> None:
+        if self.session.resume:
+            metrics.cut_after(self.folder.metrics, self.done)
+        else:
+            self.folder.create(self.config)
+
+    def _is_due(self, every: int) -> bool:
+        return self.done == self.config.steps or (every > 0 and self.done % every == 0)
+
+    def _one_step(self, stop: bool) -> Outcome:
+        """Do the next step; the second of a sitting is traced (the first one warms up)."""
+        traced = min(self.first + 1, self.config.steps - 1)
+        trace = start_trace(self.comm) if self.done == traced else None
+        outcome = self.step(self.done, trace or UNSEEN, stop)
+        if trace:
+            write_trace(self.comm, trace, self.folder.trace)
+        self.done += 1
+        return outcome
+
+    def _log(self, outcome: Outcome, speed: float, sent: int) -> None:
+        self.val_loss = None
+        if self._is_due(self.config.validate_every):
+            self.val_loss = evaluate(
+                self.units, self.corpus, self.comm, self.xp, max(1, self.config.batch)
+            )
+        row = metrics.Metrics(self.done, outcome.loss, self.val_loss, speed, sent, outcome.norm)
+        self.say(metrics.line(row))
+        if self.leader:
+            metrics.append(self.folder.metrics, row)
+
+    def save(self) -> None:
+        """Write the checkpoint and the weights. All ranks call it, rank 0 writes."""
+        if not self.leader:
+            return
+        tensors = snapshot(self.sync, self.optimizer)
+        about = {"corpus": self.text.hash, "config": dump_toml(self.config)}
+        save_checkpoint(self.folder.checkpoint, self.done, tensors, about)
+        weights = {
+            n.removeprefix("weights/"): t for n, t in tensors.items() if n.startswith("weights/")
+        }
+        save_checkpoint(self.folder.model, self.done, weights, about)
+
+    def check_replicas(self) -> str:
+        """Return the hash of the weights, or raise MismatchError. All ranks call it."""
+        digest = sha256()
+        for bucket in self.sync.buckets:
+            digest.update(to_host(bucket.data).tobytes())
+        return same_everywhere(self.comm, digest.hexdigest())
+
+
+def same_everywhere(comm: Comm, digest: str) -> str:
+    """Return `digest` if all ranks have the same; else raise MismatchError naming who differs."""
+    everyone = comm.gather_objects(digest)
+    common: str = max(everyone, key=everyone.count)
+    others = [rank for rank, d in enumerate(everyone) if d != common]
+    if others:
+        raise MismatchError(
+            f"rank {comm.rank}: after training, ranks {others} hold other weights than the rest: "
+            "some gradient was not summed on all ranks; resume from the last checkpoint"
+        )
+    return common
