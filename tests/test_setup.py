@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from importlib.resources import files
 from pathlib import Path
 
@@ -86,7 +87,8 @@ def test_links_of_a_document_exist(document):
 @pytest.mark.parametrize("script", ["run", ".ci/run"])
 def test_scripts_are_executable_and_clean(script):
     assert os.access(ROOT / script, os.X_OK)
-    shellcheck = shutil.which("shellcheck")
+    beside = Path(sys.executable).parent  # the extra `dev` brings one
+    shellcheck = shutil.which("shellcheck", path=f"{beside}{os.pathsep}{os.environ['PATH']}")
     if shellcheck is None:
         pytest.skip("no shellcheck")
     done = subprocess.run([shellcheck, script], cwd=ROOT, capture_output=True, text=True)
