@@ -77,7 +77,8 @@ def two_ranks() -> Finding:
             what = f"two ranks did not end within {TIMEOUT:.0f} s"
             return Finding(False, what, "kill left-over ranks (ps), look at the lines above", True)
         except AssertionError as error:
-            return Finding(False, "two ranks do not meet", f"see what they said: {error}", True)
+            last = str(error).strip().splitlines()[-1]
+            return Finding(False, "two ranks do not meet", f"they said: {last}", True)
     return Finding(True, "two ranks exchanged a message")
 
 
