@@ -27,7 +27,7 @@ class Scratch:
         Two collectives in flight never share one.
         """
         xp = namespace(like)
-        free = self._free[xp.__name__, like.dtype]
+        free = self._free[xp, like.dtype]
         buffer = free.pop() if free else None
         if buffer is None or buffer.size < size:
             buffer = xp.empty(size, like.dtype)
