@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 
 import minidist
-from minidist.errors import MinidistError
+from minidist.errors import LaunchError, MinidistError
 
 COMMANDS = {
     "train": ("minidist.train.command", "train a small GPT, on one process or on many ranks"),
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except MinidistError as error:
-        if "minidist.comm.mpi" in sys.modules:
+        if "minidist.comm.mpi" in sys.modules and not isinstance(error, LaunchError):
             raise  # one of many ranks: `world()` ends them all, with rank and traceback
         print(f"minidist {words[0]}: {error}", file=sys.stderr)
         return 1
