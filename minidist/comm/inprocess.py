@@ -19,7 +19,7 @@ import numpy as np
 from minidist.comm.base import Comm, RankState, Request
 from minidist.comm.links import Link, Links, as_links
 from minidist.comm.meeting import Meeting
-from minidist.comm.postoffice import InProcessRequest, PostOffice
+from minidist.comm.postoffice import Address, InProcessRequest, PostOffice
 from minidist.comm.scheduler import Scheduler, Wait
 from minidist.comm.traffic import Traffic
 from minidist.ops.arrays import Array
@@ -121,13 +121,15 @@ class InProcessComm(Comm):
     def _isend(self, x: Array, to: int, tag: int) -> Request:
         if self._scheduler.timed or self._scheduler.random.random() < self.FUZZ:
             self._scheduler.turn(self._me)
-        request = InProcessRequest(self, "send", x, to, tag)
+        address = Address(self.context, self.number, tag, self._me, self.ranks[to])
+        request = InProcessRequest(self.office, self, "send", to, x, address)
         self.office.send(request)
         self._scheduler.progress()
         return request
 
     def _irecv(self, x: Array, source: int, tag: int) -> Request:
-        request = InProcessRequest(self, "receive", x, source, tag)
+        address = Address(self.context, self.number, tag, self.ranks[source], self._me)
+        request = InProcessRequest(self.office, self, "receive", source, x, address)
         self.office.receive(request)
         return request
 
@@ -148,7 +150,7 @@ class InProcessComm(Comm):
 
     def _meet(self, op: str, value: object) -> list[Any]:
         key = (self.context, next(self._channels))
-        meeting = self.meetings.setdefault(key, Meeting(op, self.where, self.size))
+        meeting = self.meetings.setdefault(key, Meeting(op, self.name, self.size))
         meeting.bring(self.rank, op, value, self.time)
         if meeting.ready() is not None:
             del self.meetings[key]

@@ -1,7 +1,7 @@
 """Where messages and receives of in-process ranks meet.
 
-    isend  --->  sent[(channel, tag, source, to)]    a queue of messages not yet taken
-    irecv  --->  posted[the same key]                 a queue of receives not yet served
+    isend  --->  sent[address]       a queue of messages not yet taken
+    irecv  --->  posted[address]     a queue of receives not yet served
 
 Whichever comes second finds the other one waiting in its queue, first come first served, and the
 two are joined: `hand_over`. Real MPI libraries keep exactly these two queues, under the names
@@ -9,27 +9,34 @@ two are joined: `hand_over`. Real MPI libraries keep exactly these two queues, u
 """
 
 from collections import defaultdict, deque
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
-from minidist.comm.base import Request
+from minidist.comm.base import Comm, Request
 from minidist.comm.links import Links
 from minidist.comm.scheduler import Scheduler
 from minidist.errors import MismatchError
 from minidist.ops.arrays import Array
 
-if TYPE_CHECKING:
-    from minidist.comm.inprocess import InProcessComm
+
+class Address(NamedTuple):
+    """Where a message belongs: group, channel, tag, and two world ranks."""
+
+    context: tuple[Any, ...]
+    channel: int
+    tag: int
+    source: int
+    to: int
 
 
 class InProcessRequest(Request):
     """A send or a receive between two in-process ranks."""
 
-    def __init__(self, comm: "InProcessComm", kind: str, x: Array, peer: int, tag: int) -> None:
-        super().__init__(comm, kind, peer, tag)
-        self.x, self.office = x, comm.office
-        self.me, self.other = comm.ranks[comm.rank], comm.ranks[peer]
-        source, to = (self.me, self.other) if kind == "send" else (self.other, self.me)
-        self.key = (comm.context, comm.number, tag, source, to)
+    def __init__(
+        self, office: "PostOffice", comm: Comm, kind: str, peer: int, x: Array, address: Address
+    ) -> None:
+        super().__init__(comm, kind, peer, address.tag)
+        self.office, self.x, self.address = office, x, address
+        self.me = address.source if kind == "send" else address.to
         self.message: Message | None = None
 
     def complete_at(self) -> float | None:
@@ -91,8 +98,8 @@ class PostOffice:
 
     def __init__(self, scheduler: Scheduler, links: Links | None, synchronous: bool) -> None:
         self.scheduler, self.links, self.synchronous = scheduler, links, synchronous
-        self.sent: dict[Any, deque[Message]] = {}
-        self.posted: dict[Any, deque[InProcessRequest]] = {}
+        self.sent: dict[Address, deque[Message]] = {}
+        self.posted: dict[Address, deque[InProcessRequest]] = {}
         self.busy_until: defaultdict[Any, float] = defaultdict(float)  # by wire
 
     def send(self, request: InProcessRequest) -> None:
@@ -100,19 +107,19 @@ class PostOffice:
         message = request.message = Message(request, request.x)
         if not self.synchronous:
             self._dispatch(message)
-        receive = _first(self.posted, request.key)
+        receive = _first(self.posted, request.address)
         if receive is not None:
             self._hand_over(message, receive)
         else:
-            self.sent.setdefault(request.key, deque()).append(message)
+            self.sent.setdefault(request.address, deque()).append(message)
 
     def receive(self, request: InProcessRequest) -> None:
         """Serve a receive from the mail that is there, or let it wait."""
-        message = _first(self.sent, request.key)
+        message = _first(self.sent, request.address)
         if message is not None:
             self._hand_over(message, request)
         else:
-            self.posted.setdefault(request.key, deque()).append(request)
+            self.posted.setdefault(request.address, deque()).append(request)
 
     def _hand_over(self, message: Message, receive: InProcessRequest) -> None:
         if self.synchronous:
@@ -126,7 +133,7 @@ class PostOffice:
         """Copy the bytes and put them on their wire, now."""
         message.data = message.data.copy()
         now = message.arrival = self.scheduler.now
-        source, to = message.sender.me, message.sender.other
+        source, to = message.sender.address.source, message.sender.address.to
         if self.links is not None and source != to:
             link = self.links(source, to)
             wire = link.name or (source, to)
@@ -135,7 +142,7 @@ class PostOffice:
             message.arrival = self.busy_until[wire] + link.latency
 
 
-def _first(boxes: dict[Any, deque[Any]], key: Any) -> Any:
+def _first(boxes: dict[Address, deque[Any]], key: Address) -> Any:
     """Take the first item of a box, and the box away when it is empty; None if there is none."""
     box = boxes.get(key)
     if box is None:

@@ -115,6 +115,8 @@ class Scheduler:
 
     def block(self, me: int, wait: Wait) -> None:
         """Give way until ``wait.ready()`` is known, and move the clock of ``me`` to that time."""
+        if self.failure is not None:
+            raise Cancelled
         at = wait.ready()
         if at is None or self.timed:
             self.waiting[me] = wait

@@ -25,15 +25,29 @@ class MutantError(Exception):
 def mutate(target: Callable[..., Any], old: str, new: str, **names: Any) -> Any:
     """Return a copy of ``target``, in the text of which ``old`` has become ``new``.
 
-    ``target`` is a function, a class or a collective. The copy sees the globals of its module,
-    except for those given in ``names``: that is how a mutant of one function is put under another
-    one that calls it.
+    ``target`` is a function, a class or a collective. ``names``: see `rebind`.
     """
-    original = inspect.unwrap(target)
-    source = textwrap.dedent(inspect.getsource(original))
+    source = _source(target)
     if source.count(old) != 1:
-        raise MutantError(f"{original.__name__} has {old!r} {source.count(old)} times, not once")
+        name = inspect.unwrap(target).__name__
+        raise MutantError(f"{name} has {old!r} {source.count(old)} times, not once")
+    return _compiled(target, source.replace(old, new), names)
+
+
+def rebind(target: Callable[..., Any], **names: Any) -> Any:
+    """Return a copy of ``target`` that sees other objects under the global ``names``.
+
+    That is how a mutant of one function is put under another one that calls it.
+    """
+    return _compiled(target, _source(target), names)
+
+
+def _source(target: Callable[..., Any]) -> str:
+    return textwrap.dedent(inspect.getsource(inspect.unwrap(target)))
+
+
+def _compiled(target: Callable[..., Any], source: str, names: dict[str, Any]) -> Any:
+    original = inspect.unwrap(target)
     scope = {**vars(sys.modules[original.__module__]), **names}
-    code = compile(source.replace(old, new), f"<mutant of {original.__name__}>", "exec")
-    exec(code, scope)  # the text is our own source with one edit
+    exec(compile(source, f"<mutant of {original.__name__}>", "exec"), scope)
     return scope[original.__name__]
