@@ -106,19 +106,27 @@ class Comm(ABC):
 
     def isend(self, x: Array, to: int, tag: int = 0) -> Request:
         """Start sending the contiguous array ``x``, which must not change until it is done."""
-        check_peer(to, self, "send")
-        check_tag(tag, self, "send")
-        check_array(x, self, "send")
-        self.traffic.add(self.op, x.nbytes)
+        self._leaves(x, to, tag)
         return self._isend(x, to, tag)
 
     def irecv(self, x: Array, source: int, tag: int = 0) -> Request:
         """Start receiving into the contiguous array ``x``, which is undefined until it is done."""
+        self._comes(x, source, tag)
+        return self._irecv(x, source, tag)
+
+    def _leaves(self, x: Array, to: int, tag: int) -> None:
+        """Check a message that is to be sent, and count it."""
+        check_peer(to, self, "send")
+        check_tag(tag, self, "send")
+        check_array(x, self, "send")
+        self.traffic.add(self.op, x.nbytes)
+
+    def _comes(self, x: Array, source: int, tag: int) -> None:
+        """Check a message that is to be received."""
         check_peer(source, self, "receive")
         check_tag(tag, self, "receive")
         check_array(x, self, "receive")
         check_writable(x, self, "receive")
-        return self._irecv(x, source, tag)
 
     def send(self, x: Array, to: int, tag: int = 0) -> None:
         """Send ``x`` and block until it may be changed again.

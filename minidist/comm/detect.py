@@ -1,19 +1,24 @@
-"""Was this process started as one of several MPI ranks? Asked without loading MPI.
+"""Was this process started by an MPI launcher? Answered from the environment, without loading MPI.
 
-Launchers tell their ranks who they are through environment variables, before MPI starts. Only their
-presence is used here: the communicator knows the rank, a variable left over in a shell does not.
+Every launcher tells its ranks who they are through environment variables. Slurm's own variables are
+not among those asked: `SLURM_PROCID` is also set in a batch script, which is not a rank.
 """
 
 import os
 from collections.abc import Mapping
 
-SIGNS = (
-    "OMPI_COMM_WORLD_SIZE",  # Open MPI's mpirun
-    "PMIX_RANK",  # Open MPI's mpirun, and srun --mpi=pmix
-    "PMI_SIZE",  # MPICH's mpirun, Intel MPI, and srun --mpi=pmi2
-)
+RANKS = ("PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
+"""A rank's number, as told by: Open MPI 5 and srun, MPICH and srun, Open MPI 4, Intel MPI."""
+
+SIZES = ("MINIDIST_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+"""The number of ranks, as told by: `minidist launch`, Open MPI, MPICH."""
 
 
-def launched(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether mpirun or srun started this process. A world of one rank counts too."""
-    return any(sign in environment for sign in SIGNS)
+def launched(env: Mapping[str, str] = os.environ) -> bool:
+    """Say whether this process is a rank that `mpirun` or `srun` has started."""
+    return any(name in env for name in RANKS)
+
+
+def announced(env: Mapping[str, str] = os.environ) -> dict[str, int]:
+    """Return the world sizes that launchers have announced, by variable."""
+    return {name: int(env[name]) for name in SIZES if env.get(name, "").isdecimal()}

@@ -1,0 +1,56 @@
+"""Says what a rank waits for, when it waits for long.
+
+A deadlock over MPI is a program that does nothing, without a word. In-process ranks prove one at
+once (`minidist.comm.scheduler`); between processes nobody sees the whole. So each rank has a thread
+that looks on, and a rank that has waited for longer than the limit says for whom:
+
+    rank 0 has waited 60 s: receive from rank 1, tag 0, in all_reduce #3 of world
+    rank 1 has waited 60 s: barrier of world
+
+Read together, the lines of all ranks are the knot. They come again after twice the time, four
+times, and so on; nothing is ended, since waiting for long may be right.
+
+The thread can run because MPI calls leave Python's lock while they block.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+
+class Patience:
+    """Prints a line to stderr when rank ``rank`` waits for more than ``limit`` seconds.
+
+    ``waiting`` is what the rank is blocked in: set it to a new sequence of things that can be
+    printed before a blocking call, and to None after it. A limit of 0 means patience without end.
+    """
+
+    def __init__(self, rank: int, limit: float) -> None:
+        self.rank, self.limit = rank, limit
+        self.waiting: Sequence[object] | None = None
+        self._over = threading.Event()
+        if limit > 0:
+            threading.Thread(target=self._watch, name="patience", daemon=True).start()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._over.set()
+
+    def _watch(self) -> None:
+        seen: Sequence[object] | None = None
+        since = due = 0.0
+        while not self._over.wait(min(self.limit / 8, 1.0)):
+            now = time.monotonic()
+            if self.waiting is not seen:  # another wait than at the last look
+                seen, since, due = self.waiting, now, self.limit
+            elif seen is not None and now - since >= due:
+                open_ones = [str(w) for w in seen if not getattr(w, "done", False)]
+                self._say(
+                    f"rank {self.rank} has waited {now - since:.0f} s: {'; '.join(open_ones)}"
+                )
+                due *= 2
+
+    def _say(self, line: str) -> None:
+        sys.stderr.write(line + "\n")  # one write, so that lines of two ranks do not mix
+        sys.stderr.flush()
