@@ -1,0 +1,99 @@
+"""Dropout masks: a function of (seed, step, name, sample, position, channel)."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minidist.bounds import bounds
+from minidist.nn import At, Dropout
+from minidist.ops import random
+from minidist.testing.mutants import mutate
+
+
+def place(samples, positions, step=3, train=True):
+    return At(step, train, np.asarray(samples), np.asarray(positions))
+
+
+def test_golden_mask():
+    mask = Dropout("embed.drop", 0.25, 7).mask(place([10, 11], [5, 6]), 8)
+    assert np.packbits(mask).tolist() == [63, 254, 143, 223]
+
+
+def check_split(cls, samples, positions, ranks):
+    """Trap 95: the masks of all slices, put together, are the mask of the whole batch."""
+    layer = cls("d", 0.5, 1)
+    whole = layer.mask(place(np.arange(samples), np.arange(positions)), 6)
+    b, t = bounds(samples, ranks), bounds(positions, ranks)
+    by_sample = [layer.mask(place(np.arange(b[r], b[r + 1]), np.arange(positions)), 6)
+                 for r in range(ranks)]  # fmt: skip
+    by_position = [layer.mask(place(np.arange(samples), np.arange(t[r], t[r + 1])), 6)
+                   for r in range(ranks)]  # fmt: skip
+    assert np.array_equal(np.concatenate(by_sample), whole)
+    assert np.array_equal(np.concatenate(by_position, 1), whole)
+
+
+@given(st.integers(0, 7), st.integers(0, 7), st.integers(1, 5))
+def test_masks_of_slices_are_slices_of_the_mask(samples, positions, ranks):
+    check_split(Dropout, samples, positions, ranks)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("at.samples[:, None, None]", "0 * at.samples[:, None, None] + at.samples[:1].sum()"),
+        ("at.positions[:, None]", "at.positions[:, None] - at.positions[:1]"),
+    ],
+)
+def test_split_mutants(old, new):
+    with pytest.raises(AssertionError):
+        check_split(mutate(Dropout, old, new), 4, 4, 2)
+
+
+def check_all_keys_matter(cls):
+    def mask(name="d", seed=1, step=3):
+        return cls(name, 0.5, seed).mask(place(np.arange(8), np.arange(8), step), 8)
+
+    masks = [mask(), mask(name="e"), mask(seed=2), mask(step=4)]
+    parts = [m[i] for m in masks for i in range(8)] + [m[:, i] for m in masks for i in range(8)]
+    parts += [m[..., i] for m in masks for i in range(8)]
+    assert len({p.tobytes() for p in parts}) == len(parts)
+
+
+def test_all_keys_matter():
+    check_all_keys_matter(Dropout)
+
+
+KEYS = "(self.seed, at.step, self.name, sample, position, channel)"
+
+
+@pytest.mark.parametrize("forgotten", KEYS.strip("()").split(", "))
+def test_key_mutants(forgotten):
+    left = ", ".join(key for key in KEYS.strip("()").split(", ") if key != forgotten)
+    with pytest.raises((AssertionError, IndexError)):
+        check_all_keys_matter(mutate(Dropout, KEYS, f"({left})"))
+
+
+def test_running_again_draws_the_same_numbers():
+    """Trap 96: recomputation; and trap 94: whatever else is drawn in between."""
+    layer, at, x = Dropout("d", 0.5, 1), place(np.arange(2), np.arange(3)), np.ones((2, 3, 4))
+    first = layer.forward(x, at)[0]
+    random.normal("other", np.arange(10))
+    assert np.array_equal(layer.forward(x, at)[0], first)
+
+
+def test_kept_elements_are_scaled_up_and_the_gradient_takes_the_same_way():
+    layer, at = Dropout("d", 0.75, 1), place(np.arange(20), np.arange(20))
+    x = np.full((20, 20, 8), 3.0)
+    y, ctx = layer.forward(x, at)
+    assert set(np.unique(y)) == {0, 12}
+    assert abs(y.mean() - 3) < 0.3
+    assert np.array_equal(layer.backward(ctx, x), y)
+
+
+def test_nothing_is_dropped_outside_training():
+    x = np.ones((1, 2, 3))
+    at = place([0], [0, 1], train=False)
+    y, ctx = Dropout("d", 0.5, 1).forward(x, at)
+    assert np.array_equal(y, x)
+    assert np.array_equal(Dropout("d", 0.5, 1).backward(ctx, x), x)
