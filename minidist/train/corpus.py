@@ -138,5 +138,5 @@ class Corpus:
         start = self.starts(samples) if at.train else samples.astype(np.int64) * self.length
         where = start[:, None] + positions[None, :] + ahead
         inside = where < len(text)
-        values = np.where(inside, text[np.where(inside, where, 0)], missing)
-        return asarray_like(values.astype(np.int64), at.samples)
+        values = text[np.where(inside, where, 0)].astype(np.int64)
+        return asarray_like(np.where(inside, values, missing), at.samples)
