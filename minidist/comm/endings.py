@@ -9,7 +9,8 @@ same for a program that is started plainly, and put the rank in front of each li
     [rank 2] ValueError: no such file
 
 They see what Python reports: exceptions that nobody catches, in any thread, and Ctrl-C. Of
-`sys.exit(3)` Python reports nothing, so that function is replaced by one that leaves a note.
+`sys.exit(3)` Python reports nothing, so that function is replaced by one whose exception notices.
+(`raise SystemExit(3)` goes past it, and only `python -m mpi4py` sees that.)
 """
 
 import atexit
@@ -46,32 +47,40 @@ class EndAll:
             self(args.exc_type, args.exc_value, args.exc_traceback)
 
 
-class Exit:
-    """Installed as `sys.exit`: when the process ends by it with a failure, end all ranks."""
+class Exit(SystemExit):
+    """What `sys.exit` raises. It knows whether it ends the process or was caught on the way.
+
+    The interpreter asks an uncaught SystemExit for its ``code`` when all frames of the program have
+    gone; whoever catches one and asks still has a frame.
+    """
+
+    def __init__(self, status: Any, ends_process: Callable[[Any], None]) -> None:
+        super().__init__(status)
+        self._status, self._ends_process = status, ends_process
+
+    @property
+    def code(self) -> Any:  # type: ignore[override]
+        """The exit status."""
+        try:
+            sys._getframe(1)
+        except ValueError:
+            self._ends_process(self._status)
+        return self._status
+
+
+class ExitAll:
+    """Installed as `sys.exit`: a process that ends by it with a failure ends all ranks."""
 
     def __init__(self, abort: Abort) -> None:
         self.abort = abort
-        self.last: SystemExit | None = None
-        atexit.register(self.at_end)
 
     def __call__(self, status: Any = None) -> NoReturn:
         """Raise SystemExit, as `sys.exit` does."""
-        self.last = SystemExit(status)
-        raise self.last
+        raise Exit(status, self._ends_process)
 
-    def at_end(self) -> None:
-        """The process ends: if by a failing exit that nobody caught, the others end with it."""
-        status = self.last.code if self.last else None
-        if status not in (None, 0) and self._uncaught():
-            sys.stdout.flush()
-            self.abort(status if isinstance(status, int) else 1)
-
-    def _uncaught(self) -> bool:
-        """Say whether the exception went up through the outermost frame, and was that one's end."""
-        trace = self.last.__traceback__ if self.last else None
-        if trace is None or trace.tb_frame.f_back is not None:
-            return False
-        return trace.tb_frame.f_lasti == trace.tb_lasti
+    def _ends_process(self, status: Any) -> None:
+        if status not in (None, 0):
+            atexit.register(self.abort, status if isinstance(status, int) else 1)
 
 
 def end_all_on_failure(rank: int, abort: Abort) -> None:
@@ -81,4 +90,4 @@ def end_all_on_failure(rank: int, abort: Abort) -> None:
     hook = EndAll(rank, abort)
     sys.excepthook, threading.excepthook = hook, hook.in_thread
     if "mpi4py.run" not in sys.modules:  # started plainly, not by `python -m mpi4py`
-        sys.exit = Exit(abort)
+        sys.exit = ExitAll(abort)

@@ -18,7 +18,7 @@ import numpy as np
 
 from minidist.comm.base import Comm, RankState, Request
 from minidist.comm.links import Link, Links, as_links
-from minidist.comm.meeting import Meeting
+from minidist.comm.meeting import Attendance, Meeting
 from minidist.comm.postoffice import Address, InProcessRequest, PostOffice
 from minidist.comm.scheduler import Scheduler, Wait
 from minidist.comm.traffic import Traffic
@@ -134,7 +134,7 @@ class InProcessComm(Comm):
         return request
 
     def _block(self, requests: Sequence[Request], all_of_them: bool) -> None:
-        mine = [r for r in requests if isinstance(r, InProcessRequest)]
+        mine = [r for r in requests if isinstance(r, (InProcessRequest, Attendance))]
 
         def ready() -> float | None:
             times = [r.complete_at() for r in mine]
@@ -156,5 +156,5 @@ class InProcessComm(Comm):
             del self.meetings[key]
             for rank in self.ranks:
                 self._scheduler.wake(rank)
-        self._scheduler.block(self._me, Wait(meeting.ready, meeting.missing))
+        self.wait_all([Attendance(self, meeting)])
         return meeting.objects()

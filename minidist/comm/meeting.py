@@ -1,9 +1,13 @@
 """Control among in-process ranks: everybody brings one object and leaves with all of them."""
 
 import pickle
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from minidist.comm.base import Request
 from minidist.errors import MismatchError
+
+if TYPE_CHECKING:
+    from minidist.comm.inprocess import InProcessComm
 
 
 class Meeting:
@@ -36,3 +40,28 @@ class Meeting:
     def objects(self) -> list[Any]:
         """What the ranks brought, by rank, as copies."""
         return [pickle.loads(self.brought[r]) for r in range(self.size)]
+
+
+class Attendance(Request):
+    """A rank's wait for the others, as a request, so that its collectives go on meanwhile."""
+
+    def __init__(self, comm: "InProcessComm", meeting: Meeting) -> None:
+        super().__init__(comm, meeting.op, comm.rank, 0)
+        self.meeting = meeting
+
+    def complete_at(self) -> float | None:
+        """The time at which the last rank came; None while nobody can know."""
+        return self.meeting.ready()
+
+    def test(self) -> bool:
+        """Say whether all ranks are here."""
+        return self.finish()
+
+    def finish(self) -> bool:
+        """Complete the wait if this rank's clock has reached its time."""
+        at = self.complete_at()
+        self.done = at is not None and at <= self.comm.time
+        return self.done
+
+    def __str__(self) -> str:
+        return "; ".join(self.meeting.missing())

@@ -26,7 +26,7 @@ from minidist.errors import MismatchError
 from minidist.ops.arrays import Array
 
 if TYPE_CHECKING:
-    from minidist.comm.mpi import MpiComm
+    from minidist.comm.mpi_comm import MpiComm
 
 REMEDY = "all ranks must make the same calls, in the same order, with equal sizes and dtypes"
 
