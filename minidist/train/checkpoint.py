@@ -49,7 +49,8 @@ def snapshot(sync: DataParallel, optimizer: Optimizer) -> Tensors:
     tensors = {f"weights/{p.name}": to_host(p.data) for p in sync.parameters()}
     for shard, data, _ in sync.shards():
         for slot, value in state_of(optimizer, shard, data).items():
-            tensors[f"{slot}/{shard.parameter.name}"] = to_host(value)
+            p = shard.parameter
+            tensors[f"{slot}/{p.name}"] = to_host(value).reshape(p.local)
     return tensors
 
 
@@ -61,7 +62,8 @@ def restore(tensors: Tensors, sync: DataParallel, optimizer: Optimizer) -> None:
         p.data[...] = sync.xp.asarray(tensors[f"weights/{p.name}"])
     for shard, data, _ in sync.shards():
         for slot, value in state_of(optimizer, shard, data).items():
-            value[...] = sync.xp.asarray(tensors[f"{slot}/{shard.parameter.name}"])
+            saved = tensors[f"{slot}/{shard.parameter.name}"]
+            value[...] = sync.xp.asarray(saved.reshape(value.shape))
 
 
 def check_same_shapes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
@@ -83,7 +85,7 @@ def save_checkpoint(
     """Write a checkpoint; a crash at any moment leaves the one before. One rank calls it."""
     notes = {**(about or {}), "step": str(step), CHECKSUM: _checksum(tensors)}
     try:
-        replace_file(path, save({n: np.ascontiguousarray(t) for n, t in tensors.items()}, notes))
+        replace_file(path, save({n: np.asarray(t, order="C") for n, t in tensors.items()}, notes))
     except OSError as error:
         raise CheckpointError(f"cannot save {path}: {error}") from error
 
@@ -107,5 +109,5 @@ def _checksum(tensors: Tensors) -> str:
     digest = sha256()
     for name in sorted(tensors):
         digest.update(name.encode())
-        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
+        digest.update(np.asarray(tensors[name], order="C").tobytes())
     return digest.hexdigest()

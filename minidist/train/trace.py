@@ -10,11 +10,13 @@ track must nest, never overlap. An arrow leads from each send to its receive. Ho
 backward are communication that costs nothing; the "wait" span is what was not hidden.
 
 The file is Chrome's trace format ("Trace Event Format", Google, 2016), as JSON: it opens in
-https://ui.perfetto.dev and in chrome://tracing. Times are microseconds since a barrier that all
-ranks left together; how far apart they really left is not known, and is at most one barrier.
+https://ui.perfetto.dev and in chrome://tracing. Times are microseconds since a barrier. Ranks of one
+machine read the same clock; clocks of different machines are aligned by when its last rank left the
+barrier, so an arrow between machines may be off by as long as a barrier takes.
 """
 
 import json
+import platform
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,10 +42,10 @@ class Event(NamedTuple):
 
 
 class Trace(Watch):
-    """Collects the events of this rank. `clock` gives seconds."""
+    """Collects the events of this rank. `clock` gives seconds; `origin` is its time zero."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self.clock, self.origin = clock, clock()
+    def __init__(self, clock: Callable[[], float] = time.perf_counter, origin: float = 0.0) -> None:
+        self.clock, self.origin = clock, origin
         self.events: list[Event] = []
 
     def now(self) -> float:
@@ -83,7 +85,8 @@ class _Returned:
 def start_trace(comm: Comm) -> Trace:
     """Return a trace whose zero is the same moment on every rank. All ranks call it."""
     comm.barrier()
-    return Trace()
+    left = comm.gather_objects((platform.node(), time.perf_counter()))
+    return Trace(origin=max(at for host, at in left if host == platform.node()))
 
 
 def write_trace(comm: Comm, trace: Trace, path: Path) -> None:
@@ -94,7 +97,7 @@ def write_trace(comm: Comm, trace: Trace, path: Path) -> None:
         document = {
             "traceEvents": records,
             "displayTimeUnit": "ms",
-            "otherData": {"clock": "seconds since a common barrier", "ranks": comm.size},
+            "otherData": {"clock": "microseconds since a common barrier", "ranks": comm.size},
         }
         path.write_text(json.dumps(document))
 

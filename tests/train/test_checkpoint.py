@@ -1,0 +1,224 @@
+"""A checkpoint is whole or absent, of this model or refused; a kill at any moment loses nothing."""
+
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minidist.comm import run
+from minidist.errors import CheckpointError
+from minidist.nn import Parameter
+from minidist.parallel.data import DataParallel
+from minidist.testing.mutants import mutate
+from minidist.train import checkpoint
+from minidist.train.checkpoint import load_checkpoint, restore, save_checkpoint, snapshot
+from minidist.train.files import replace_file
+from minidist.train.optimizer import AdamW, state_of
+
+
+class Unit:
+    def __init__(self, seed, width=3):
+        self.own = [
+            Parameter("matrix", (2, width), init=1.0, seed=seed),
+            Parameter("frozen", (4,), init=1.0, seed=seed, trainable=False),
+            Parameter("empty", (0, 5), init=1.0, seed=seed),
+            Parameter("scalar", (), init=1.0, seed=seed),
+        ]
+
+    def parameters(self):
+        return self.own
+
+
+def model(seed, width=3):
+    """A bucketed model and an optimiser whose state is full of numbers that depend on the seed."""
+    (sync,) = run(lambda comm: DataParallel([Unit(seed, width)], comm, np.float32), ranks=1)
+    rule = AdamW()
+    for number, (shard, data, _) in enumerate(sync.shards()):
+        for slot, value in state_of(rule, shard, data).items():
+            value[...] = 100 * seed + 10 * number + (slot == "v")
+    return sync, rule
+
+
+def test_what_was_saved_comes_back(tmp_path):
+    """DeepSpeed#3090: frozen weights too. Into a model that was started with another seed."""
+    saved, other = model(1), model(2)
+    tensors = snapshot(*saved)
+    path = tmp_path / "a.safetensors"
+    save_checkpoint(path, 17, tensors, {"config": "x = 'ü'\n"})
+    step, found, about = load_checkpoint(path)
+    assert (step, about) == (17, {"config": "x = 'ü'\n"})
+    restore(found, *other)
+    again = snapshot(*other)
+    names = {f"weights/{n}" for n in ("matrix", "frozen", "empty", "scalar")}
+    names |= {f"{slot}/{n}" for slot in "mv" for n in ("matrix", "empty", "scalar")}
+    assert again.keys() == tensors.keys() == names
+    assert all(np.array_equal(again[name], tensors[name]) for name in tensors)
+    assert other[0].buckets[0].data.any()
+
+
+def check_other_models_are_refused(put_back=restore):
+    with pytest.raises(
+        CheckpointError, match=r"m/matrix is \(2, 3\) float32, the model wants \(2, 4\)"
+    ):
+        put_back(snapshot(*model(1)), *model(1, width=4))
+    tensors = snapshot(*model(1))
+    del tensors["v/scalar"]
+    with pytest.raises(CheckpointError, match=r"v/scalar is absent, the model wants \(\) float32"):
+        put_back(tensors, *model(1))
+    tensors = {**snapshot(*model(1)), "weights/more": np.zeros(3)}
+    with pytest.raises(CheckpointError, match=r"weights/more is \(3,\) float64, .* wants absent"):
+        put_back(tensors, *model(1))
+
+
+def test_another_model_is_refused():
+    check_other_models_are_refused()
+
+
+def test_a_restore_that_does_not_look_is_seen():
+    broken = mutate(restore, "check_same_shapes(tensors, wanted)", "pass")
+    with pytest.raises((ValueError, KeyError)):
+        check_other_models_are_refused(broken)
+
+
+# --- damage ------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("checkpoint") / "a.safetensors"
+    save_checkpoint(path, 3, snapshot(*model(1)))
+    return path.read_bytes()
+
+
+@given(st.data())
+def test_a_file_cut_short_is_refused(file, tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("cut") / "a.safetensors"
+    path.write_bytes(file[: data.draw(st.integers(0, len(file) - 1))])
+    with pytest.raises(CheckpointError, match="damaged"):
+        load_checkpoint(path)
+
+
+def flip(load, file, folder, position, bit):
+    path = folder / "a.safetensors"
+    damaged = bytearray(file)
+    damaged[position] ^= 1 << bit
+    path.write_bytes(damaged)
+    try:
+        found = load(path)
+    except CheckpointError:
+        return
+    right = snapshot(*model(1))
+    assert found.step == 3
+    assert all(np.array_equal(found.tensors[name], right[name]) for name in right)
+
+
+@given(st.data(), st.integers(0, 7))
+def test_a_flipped_bit_is_refused(file, tmp_path_factory, data, bit):
+    position = data.draw(st.integers(0, len(file) - 1))
+    flip(load_checkpoint, file, tmp_path_factory.mktemp("flip"), position, bit)
+
+
+def test_a_load_that_does_not_check_is_seen(file, tmp_path):
+    broken = mutate(load_checkpoint, "!= _checksum(tensors)", "is None")
+    with pytest.raises(AssertionError):
+        flip(broken, file, tmp_path, len(file) - 1, 3)
+
+
+def test_missing_and_foreign_files_are_refused(tmp_path):
+    with pytest.raises(CheckpointError, match=r"there is no checkpoint .*x\.safetensors"):
+        load_checkpoint(tmp_path / "x.safetensors")
+    with pytest.raises(CheckpointError, match="damaged or no checkpoint"):
+        load_checkpoint(tmp_path)
+    from safetensors.numpy import save_file
+
+    save_file({"w": np.zeros(2)}, tmp_path / "foreign.safetensors")
+    with pytest.raises(CheckpointError, match="its checksum does not fit"):
+        load_checkpoint(tmp_path / "foreign.safetensors")
+
+
+def test_a_folder_that_cannot_be_written_is_an_error(tmp_path):
+    with pytest.raises(CheckpointError, match=r"cannot save .*No such file"):
+        save_checkpoint(tmp_path / "absent" / "a.safetensors", 1, snapshot(*model(1)))
+
+
+# --- kill -9 -----------------------------------------------------
+
+SAVES_AND_DIES = """
+import io, os, pathlib, signal, sys
+import numpy as np
+from minidist.testing.mutants import mutate
+from minidist.train import checkpoint, files
+
+point, old, new = sys.argv[1:]
+path = pathlib.Path("a.safetensors")
+checkpoint.save_checkpoint(path, 1, {"w": np.full(1000, 1.0)})
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+class Dying(io.FileIO):
+    def write(self, data):
+        super().write(data[: int(len(data) * float(point))])
+        die()
+
+if point.replace(".", "").isdigit():
+    pathlib.Path.open = lambda self, mode: Dying(self, mode)
+elif point == "at the flush":
+    os.fsync = die
+elif point == "before the rename":
+    pathlib.Path.replace = die
+elif point == "after the rename":
+    os.open = die
+if old:
+    checkpoint.replace_file = mutate(files.replace_file, old, new)
+checkpoint.save_checkpoint(path, 2, {"w": np.full(1000, 2.0)})
+"""
+
+
+def killed_while_saving(folder, point, old="", new=""):
+    """Return the step and the tensors of the file that a writer leaves which dies at `point`."""
+    command = [sys.executable, "-c", SAVES_AND_DIES, point, old, new]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    step, tensors, _ = load_checkpoint(folder / "a.safetensors")
+    assert np.array_equal(tensors["w"], np.full(1000, float(step)))
+    return step
+
+
+POINTS = ["0", "0.001", "0.5", "0.999", "1", "at the flush", "before the rename"]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_during_a_save_leaves_the_checkpoint_before(tmp_path, point):
+    """pytorch-lightning#688: and the leftover is in nobody's way."""
+    assert killed_while_saving(tmp_path, point) == 1
+    assert (tmp_path / "a.safetensors.tmp").exists()
+    save_checkpoint(tmp_path / "a.safetensors", 3, {"w": np.full(1000, 3.0)})
+    assert load_checkpoint(tmp_path / "a.safetensors").step == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["a.safetensors"]
+
+
+def test_a_kill_after_the_rename_leaves_the_new_one(tmp_path):
+    assert killed_while_saving(tmp_path, "after the rename") == 2
+
+
+def test_writing_straight_to_the_name_is_seen(tmp_path):
+    with pytest.raises(CheckpointError, match="damaged"):
+        killed_while_saving(tmp_path, "0.5", 'path.with_name(path.name + ".tmp")', "path")
+
+
+def test_bytes_reach_the_disk_before_the_name(tmp_path, monkeypatch):
+    """The order of system calls: flush the file, rename it, flush the folder."""
+    calls = []
+    fsync, replace = checkpoint.replace_file.__globals__["os"].fsync, type(tmp_path).replace
+    monkeypatch.setattr("os.fsync", lambda fd: calls.append("flush") or fsync(fd))
+    monkeypatch.setattr(
+        type(tmp_path), "replace", lambda p, to: calls.append("rename") or replace(p, to)
+    )
+    replace_file(tmp_path / "x", b"data")
+    assert calls == ["flush", "rename", "flush"]
+    assert (tmp_path / "x").read_bytes() == b"data"

@@ -1,0 +1,119 @@
+"""The yardsticks: what simple predictors make of a text, and what the gradients cost."""
+
+from collections import Counter
+from itertools import pairwise
+from math import log
+
+import numpy as np
+import pytest
+
+from minidist.comm import run
+from minidist.nn import Parameter
+from minidist.parallel.data import DataParallel
+from minidist.testing.mutants import mutate
+from minidist.train import baselines as module
+from minidist.train.baselines import baselines
+from minidist.train.corpus import Corpus, Text, read_text
+from minidist.train.report import loss_report, traffic_report
+
+
+def by_name(rows):
+    return {row.name: (row.whole, row.validation) for row in rows}
+
+
+def test_the_plays_have_the_known_numbers():
+    """zlib -9 needs 2.21 nats a byte and xz 1.86: the marks that the default run is held to."""
+    text = read_text()
+    found = by_name(baselines(text.data, 932835))
+    want = {
+        "uniform over 256": (5.545, 5.545),
+        "byte frequencies": (3.306, 3.372),
+        "previous byte": (2.486, 2.571),
+        "zlib -9": (2.210, 2.249),
+        "xz -9": (1.858, 1.840),
+    }
+    assert found.keys() == want.keys()
+    for name, values in want.items():
+        assert found[name] == pytest.approx(values, abs=2e-3), name
+
+
+def check_tables(kind):
+    """Against counting with dictionaries, byte by byte."""
+    data, train = b"abracadabra, the cat sat on the abacus", 25
+    found = by_name(kind(data, train))
+    n = len(data)
+    ones, pairs = Counter(data), Counter(pairwise(data))
+    before = Counter(data[:-1])
+    entropy = -sum(c / n * log(c / n) for c in ones.values())
+    cond = -sum(c / (n - 1) * log(c / before[a]) for (a, _), c in pairs.items())
+    learned = Counter(data[:train])
+    cost = [-log((learned[b] + 1) / (train + 256)) for b in data[train:]]
+    seen, of = Counter(pairwise(data[:train])), Counter(data[: train - 1])
+    steps = list(pairwise(data))[train - 1 :]
+    cost2 = [-log((seen[a, b] + 1) / (of[a] + 256)) for a, b in steps]
+    assert found["byte frequencies"] == pytest.approx((entropy, np.mean(cost)))
+    assert found["previous byte"] == pytest.approx((cond, np.mean(cost2)))
+
+
+def test_tables_are_what_counting_gives():
+    check_tables(baselines)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("count(cells[:train]) + 1", "count(cells) + 1"),
+        ("count(cells[train:])", "count(cells[:train])"),
+        ("axis=1", "axis=0"),
+    ],
+)
+def test_wrong_tables_are_seen(old, new):
+    target = module._table if "cells" in old else module._nats
+    broken = mutate(target, old, new)
+    names = {target.__name__: broken}
+    if target is module._nats:
+        names = {
+            "_table": mutate(module._table, "_nats(count(cells), ", "_nats(count(cells),", **names)
+        }
+    with pytest.raises(AssertionError):
+        check_tables(mutate(baselines, "train - 1", "train -1", **names))
+
+
+def test_a_long_text_is_compressed_at_its_end(monkeypatch):
+    monkeypatch.setattr(module, "COMPRESSED_AT_MOST", 50)
+    data = bytes(range(100))
+    assert module._compressed(data, 90, lambda b: b) == pytest.approx((log(256), log(256)))
+    assert module._compressed(data, 10, lambda b: b) == pytest.approx(
+        (log(256), 50 / 90 * log(256))
+    )
+
+
+def test_the_loss_stands_in_its_place():
+    text = Text("t", bytes(i * i % 7 + 65 for i in range(3000)))
+    lines = loss_report(text, Corpus(text, 8, 0), 1.5).split("\n")
+    names = [line[:18].strip() for line in lines[2:-1]]
+    assert names[0] == "uniform over 256"
+    assert "this model" in names
+    assert next(line for line in lines if "this model" in line).split() == [
+        "this", "model", "1.500", "(2.16)", "-",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_traffic_is_measured_beside_the_formula(ranks):
+    def program(comm, lost):
+        parameter = Parameter("w", (10,), init=1.0)
+        unit = type("Unit", (), {"parameters": lambda self: [parameter]})()
+        sync = DataParallel([unit], comm, np.float64)
+        for _ in range(3):
+            sync.begin()
+            sync.ready(0)
+            sync.finish()
+        comm.traffic.by["gradients"].bytes -= lost
+        return traffic_report(comm, sync, 3)
+
+    text = run(program, 0, ranks=ranks)[0]
+    assert f"gradients: 80 bytes, 3 steps on {ranks} ranks" in text
+    assert f"{480 * (ranks - 1):,} bytes, exactly" in text
+    assert f"{2 * (ranks - 1) / ranks:.3f} of the gradient" in text
+    assert "NOT equal" in run(program, 8, ranks=ranks)[0]
