@@ -1,14 +1,4 @@
-"""A communicator of MPI processes: tags, messages, control and groups over mpi4py.
-
-A channel is a range of MPI tags; range 0 is that of the communicator itself:
-
-    MPI tag   0 .. TAGS - 1 | TAGS .. 2 TAGS - 1 | 2 TAGS .. 3 TAGS - 1 | ...
-    range          0        |         1          |          2           | ... R - 1
-    channel      (none)     |  1, R, 2 R - 1 ..  |  2, R + 1, 2 R ..    | ...
-
-Ranks number their channels alike without a message, since they take them in the same order. A range
-serves again after R - 1 channels (65535 with Open MPI, 16383 with MPICH). Should messages of the
-earlier channel still be on their way then, they are received first: MPI keeps the order.
+"""A communicator of MPI processes: messages, control and groups over mpi4py.
 
 Control (`gather_objects` and what stands on it) uses MPI's own collectives. They have a space of
 their own inside the communicator, and they are the non-blocking ones, so that the collectives which
@@ -24,7 +14,6 @@ import numpy as np
 from mpi4py import MPI
 
 from minidist.comm.base import Comm, RankState, Request
-from minidist.comm.checks import TAGS
 from minidist.comm.headers import Headers
 from minidist.comm.mpi_requests import (
     Control,
@@ -35,21 +24,11 @@ from minidist.comm.mpi_requests import (
     misfit,
     wait_for_parts,
 )
+from minidist.comm.tags import TagSpace
 from minidist.comm.traffic import Traffic
 from minidist.comm.transport import Transport
-from minidist.errors import LaunchError, MismatchError
+from minidist.errors import MismatchError
 from minidist.ops.arrays import Array
-
-
-def tag_ranges(tag_ub: int) -> int:
-    """Return how many ranges of TAGS tags there are up to the largest tag that MPI allows."""
-    ranges = (tag_ub + 1) // TAGS
-    if ranges < 3:
-        raise LaunchError(
-            f"this MPI library allows tags up to {tag_ub} only, room for {ranges} range(s) of "
-            f"{TAGS}, and channels need at least 3; use Open MPI or MPICH"
-        )
-    return ranges
 
 
 class MpiComm(Comm):
@@ -67,7 +46,7 @@ class MpiComm(Comm):
         self.mpi, self.transport = mpi, transport
         mpi.Set_errhandler(MPI.ERRORS_RETURN)  # exceptions, whatever the original does
         self.headers = Headers(mpi.Dup()) if transport.debug else None
-        self.ranges = tag_ranges(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 0)
+        self.tags = TagSpace(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 0)
         self._status = MPI.Status()
 
     @property
@@ -78,11 +57,6 @@ class MpiComm(Comm):
     def compute(self, seconds: float) -> None:
         """Do nothing for this long."""
         time.sleep(seconds)
-
-    def mpi_tag(self, tag: int) -> int:
-        """Return the MPI tag of a tag on this channel."""
-        spare = self.ranges - 1
-        return (1 + (self.number - 1) % spare if self.number else 0) * TAGS + tag
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -111,9 +85,13 @@ class MpiComm(Comm):
 
     def _swap(self, send: Array, to: int, recv: Array, source: int, tag: int) -> None:
         """Exchange by one MPI_Sendrecv: half the cost of two requests and a wait."""
-        self._leaves(send, to, tag)
         self._comes(recv, source, tag)
-        status, mpi_tag, patience = self._status, self.mpi_tag(tag), self.transport.patience
+        self._leaves(send, to, tag)
+        status, mpi_tag, patience = (
+            self._status,
+            self.tags.tag(self.number, tag),
+            self.transport.patience,
+        )
         outgoing, incoming = (send, send.nbytes, MPI.BYTE), (recv, recv.nbytes, MPI.BYTE)
         patience.waiting = (Swap(self, to, source, tag),)
         try:

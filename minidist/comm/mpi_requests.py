@@ -87,7 +87,7 @@ class Send(MpiRequest):
         super().__init__(comm, "send", to, tag)
         self._way = comm.transport.staging.way(x)
         self._buffer = self._way.outgoing(x)
-        mpi_tag, start = comm.mpi_tag(tag), comm.mpi.Isend
+        mpi_tag, start = comm.tags.tag(comm.number, tag), comm.mpi.Isend
         if comm.headers is not None:
             self.parts.append(Part(comm.headers.send(comm, x, to, mpi_tag), SIZE))
         if comm.transport.synchronous:
@@ -106,7 +106,7 @@ class Receive(MpiRequest):
 
     def __init__(self, comm: "MpiComm", x: Array, source: int, tag: int) -> None:
         super().__init__(comm, "receive", source, tag)
-        self.x, self._mpi_tag = x, comm.mpi_tag(tag)
+        self.x, self._mpi_tag = x, comm.tags.tag(comm.number, tag)
         self._way = comm.transport.staging.way(x)
         self._buffer = self._way.incoming(x)
         self._admitted = False

@@ -53,14 +53,15 @@ def tags_and_channels(comm: Comm) -> None:
     """A message is received only under its own tag and channel."""
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     first, second = comm.channel("first"), comm.channel("second")
-    got = np.zeros((5, 1))
-    places = [(comm, 0), (first, 0), (second, 0), (second, 1), (comm, (1 << 15) - 1)]
-    order = [3, 2, 0, 4, 1]
+    got = np.zeros((6, 1))
+    last = (1 << 15) - 1
+    places = [(comm, 0), (first, 0), (second, 0), (second, 1), (comm, last), (comm, last - 1)]
+    order = [3, 2, 0, 5, 4, 1]
     requests = [places[i][0].irecv(got[i], left, places[i][1]) for i in order]
     for i, (where, tag) in enumerate(places):
         requests.append(where.isend(np.array([10.0 * i + comm.rank]), right, tag))
     comm.wait_all(requests)
-    np.testing.assert_array_equal(got[:, 0], 10.0 * np.arange(5) + left)
+    np.testing.assert_array_equal(got[:, 0], 10.0 * np.arange(6) + left)
 
 
 def any_number_travels(comm: Comm) -> None:
