@@ -10,7 +10,7 @@ track must nest, never overlap. An arrow leads from each send to its receive. Ho
 backward are communication that costs nothing; the "wait" span is what was not hidden.
 
 The file is Chrome's trace format ("Trace Event Format", Google, 2016), as JSON: it opens in
-https://ui.perfetto.dev and in chrome://tracing. Times are microseconds since a barrier. Ranks of one
+https://ui.perfetto.dev and chrome://tracing. Times are microseconds since a barrier. Ranks of one
 machine read the same clock; clocks of different machines are aligned by when its last rank left the
 barrier, so an arrow between machines may be off by as long as a barrier takes.
 """
