@@ -83,12 +83,14 @@ def sit(comm: Comm, config: TrainConfig, session: Session, stop: StopRequest) ->
 
     try:
         trainer = together(comm, prepare)
+        together(comm, trainer.open_folder)
     except MinidistError as error:  # the same on all ranks, so one of them says it
         if comm.rank == 0:
             print(f"minidist train: {error}", file=sys.stderr)
         return 1
     trainer.say(f"{trainer.text}")
-    trainer.say(f"{comm.size} ranks on {device}, run {folder.path}")
+    ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
+    trainer.say(f"{ranks} on {device}, run {folder.path}")
     if trainer.run(stop):
         close(trainer)
         return 0

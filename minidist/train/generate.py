@@ -63,7 +63,13 @@ def continuation(
     xp = device.xp if device else np
     units = load_decoder(config, folder, xp)
     drawn = bytes(continue_text(units, prompt, context=config.context, xp=xp, **how))
-    return (prompt + drawn).decode("utf-8", errors="replace").strip("\n")
+    return printable(prompt + drawn).strip("\n")
+
+
+def printable(text: bytes) -> str:
+    """Return bytes as text; what no terminal should be sent becomes a replacement character."""
+    characters = text.decode("utf-8", errors="replace")
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in characters)
 
 
 def load_decoder(config: TrainConfig, folder: RunFolder, xp: Any = np) -> list[Any]:

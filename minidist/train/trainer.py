@@ -85,10 +85,17 @@ class Trainer:
         if self.leader:
             print(text, flush=True)
 
+    def open_folder(self) -> None:
+        """Make the folder of a new run, or drop the metrics that a resumed one writes again."""
+        if not self.leader:
+            return
+        if self.session.resume:
+            metrics.cut_after(self.folder.metrics, self.done)
+        else:
+            self.folder.create(self.config)
+
     def run(self, stop: StopRequest) -> bool:
         """Train to the last step; False if somebody asked to stop before. All ranks call it."""
-        if self.leader:
-            self._open_folder()
         self.say(metrics.HEADER)
         since, tokens, asked = time.perf_counter(), 0, False
         while self.done < self.config.steps and not asked:
@@ -103,12 +110,6 @@ class Trainer:
             if asked or self._is_due(self.session.save_every):
                 self.save()
         return self.done == self.config.steps
-
-    def _open_folder(self) -> None:
-        if self.session.resume:
-            metrics.cut_after(self.folder.metrics, self.done)
-        else:
-            self.folder.create(self.config)
 
     def _is_due(self, every: int) -> bool:
         return self.done == self.config.steps or (every > 0 and self.done % every == 0)
@@ -126,9 +127,8 @@ class Trainer:
     def _log(self, outcome: Outcome, speed: float, sent: int) -> None:
         self.val_loss = None
         if self._is_due(self.config.validate_every):
-            self.val_loss = evaluate(
-                self.units, self.corpus, self.comm, self.xp, max(1, self.config.batch)
-            )
+            batch = self.config.batch
+            self.val_loss = evaluate(self.units, self.corpus, self.comm, self.xp, batch)
         row = metrics.Metrics(self.done, outcome.loss, self.val_loss, speed, sent, outcome.norm)
         self.say(metrics.line(row))
         if self.leader:

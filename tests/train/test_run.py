@@ -19,6 +19,8 @@ from minidist.testing.mutants import mutate
 from minidist.train import command, metrics, trainer
 from minidist.train.checkpoint import load_checkpoint
 from minidist.train.config import Session, TrainConfig
+from minidist.train.folder import together
+from minidist.train.generate import printable
 from minidist.train.step import Step
 from minidist.train.stop import StopRequest
 
@@ -95,7 +97,7 @@ def test_a_run_leaves_its_files_and_tells_its_story(folder, capsys):
     out = capsys.readouterr().out
     assert out.startswith("corpus text.txt  900 bytes  sha256 ")
     assert len({len(line) for line in out.splitlines()[2:9]}) == 1, "columns are fixed"
-    for words in ("all 3 ranks hold the same weights", "ROMEO:", "xz -9", "bytes, exactly"):
+    for words in ("all 3 ranks hold the same weights", "ROMEO:", "xz", "bytes, exactly"):
         assert words in out
 
 
@@ -117,7 +119,7 @@ def test_a_file_gives_options_and_flags_win(folder):
     assert stored == TrainConfig(**{**TINY, "data": "text.txt", "steps": 2})
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 5, 7])
+@pytest.mark.parametrize("ranks", [2, 3, 5])
 def test_any_number_of_ranks_gives_the_numbers_of_one(folder, ranks):
     assert train(out="one") == 0
     assert train(out="many", in_process=ranks) == 0
@@ -144,8 +146,10 @@ def test_training_needs_no_mpi(folder):
 # --- stop and go on ----------------------------------------------
 
 
-@pytest.mark.parametrize(("ranks", "dtype"), [(1, "float32"), (3, "float32"), (4, "float64")])
-@pytest.mark.parametrize("stops", [[3], [1, 2, 5]])
+@pytest.mark.parametrize(
+    ("ranks", "dtype", "stops"),
+    [(1, "float32", [3]), (3, "float32", [1, 2, 5]), (4, "float64", [3])],
+)
 def test_a_resumed_run_is_the_straight_run_bit_for_bit(folder, ranks, dtype, stops, capsys):
     """KempnerForge#51: through the command line. Moments, step, order of data, rate, dropout."""
     assert train(out="straight", in_process=ranks, dtype=dtype) == 0
@@ -193,7 +197,7 @@ def test_metrics_beyond_the_checkpoint_are_written_again(folder):
     same_run(folder / "straight", folder / "killed")
 
 
-@pytest.mark.parametrize("ranks", [(1, 2), (4, 3), (3, 4), (5, 1)])
+@pytest.mark.parametrize("ranks", [(1, 2), (4, 3), (5, 1)])
 def test_a_run_goes_on_with_another_number_of_ranks(folder, ranks):
     assert train(out="straight") == 0
     assert train(out="cut", stop_after=3, in_process=ranks[0]) == 0
@@ -323,6 +327,10 @@ def test_what_cannot_be_computed_is_refused(flags, words, capsys):
     refused(capsys, train(**flags), words)
 
 
+def test_a_folder_that_cannot_be_made_is_refused_on_all_ranks(capsys):
+    refused(capsys, train(out="text.txt/run", in_process=3), "cannot write the run to text.txt/run")
+
+
 # --- the same start and the same end on every rank ---------------
 
 
@@ -353,8 +361,6 @@ def test_the_ranks_that_differ_are_named():
 
 
 def test_an_error_of_one_rank_is_raised_on_all():
-    from minidist.train.folder import together
-
     def program(comm):
         def work():
             if comm.rank == 1:
@@ -401,3 +407,7 @@ def test_generate_says_what_is_wrong(folder, capsys):
     status, said = generate(capsys, "--from", "r", "x")
     assert status == 1
     assert "the model wants" in said.err
+
+
+def test_what_a_model_says_cannot_steer_a_terminal():
+    assert printable(b"O, \xc3\xa9\tfie!\n\x1b[2J\xff") == "O, \u00e9\tfie!\n\ufffd[2J\ufffd"
