@@ -12,7 +12,8 @@ backward are communication that costs nothing; the "wait" span is what was not h
 The file is Chrome's trace format ("Trace Event Format", Google, 2016), as JSON: it opens in
 https://ui.perfetto.dev and chrome://tracing. Times are microseconds since a barrier. Ranks of one
 machine read the same clock; clocks of different machines are aligned by when its last rank left the
-barrier, so an arrow between machines may be off by as long as a barrier takes.
+barrier, so an arrow between machines may be off by as long as a barrier takes. On a GPU a span ends
+when its kernels are queued; what they take shows where the host waits for them.
 """
 
 import json

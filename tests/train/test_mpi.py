@@ -14,6 +14,7 @@ from minidist import processes
 from minidist.train import metrics
 from minidist.train.checkpoint import load_checkpoint
 from tests.train.test_run import TINY, same_run, train
+from tests.train.test_trace import check_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -68,6 +69,7 @@ def test_the_command_over_mpi_writes_what_it_writes_in_process(folder, mpirun):
     assert "all 3 ranks hold the same weights" in done.stdout
     assert train(out="here", in_process=3) == 0
     same_run(folder / "mpi", folder / "here")
+    check_trace(folder / "mpi/trace.json", ranks=3, units=3, buckets=3)
 
 
 @pytest.mark.mpi

@@ -197,6 +197,21 @@ def test_metrics_beyond_the_checkpoint_are_written_again(folder):
     same_run(folder / "straight", folder / "killed")
 
 
+def test_a_run_that_was_killed_goes_on_from_what_it_saved(folder):
+    """kill -9 at whatever point it has reached when its seventh line arrives; it saves each step."""
+    flags = {"data": "text.txt", **TINY, "steps": 400, "save_every": 1, "out": "killed"}
+    words = [w for name, v in flags.items() for w in ("--" + name.replace("_", "-"), str(v))]
+    command_line = [sys.executable, "-m", "minidist", "train", *words]
+    with subprocess.Popen(command_line, stdout=subprocess.PIPE, text=True) as job:
+        seen = [job.stdout.readline() for _ in range(7)]
+        job.kill()
+    assert seen[-1].split()[0].isdigit(), seen
+    end = load_checkpoint(folder / "killed/checkpoint.safetensors").step + 2
+    assert train(resume="killed", stop_after=end) == 0
+    assert train(out="straight", steps=400, stop_after=end) == 0
+    same_run(folder / "straight", folder / "killed")
+
+
 @pytest.mark.parametrize("ranks", [(1, 2), (4, 3), (5, 1)])
 def test_a_run_goes_on_with_another_number_of_ranks(folder, ranks):
     assert train(out="straight") == 0
