@@ -198,7 +198,7 @@ def test_metrics_beyond_the_checkpoint_are_written_again(folder):
 
 
 def test_a_run_that_was_killed_goes_on_from_what_it_saved(folder):
-    """kill -9 at whatever point it has reached when its seventh line arrives; it saves each step."""
+    """By kill -9, wherever it is when its seventh line arrives; it saves after each step."""
     flags = {"data": "text.txt", **TINY, "steps": 400, "save_every": 1, "out": "killed"}
     words = [w for name, v in flags.items() for w in ("--" + name.replace("_", "-"), str(v))]
     command_line = [sys.executable, "-m", "minidist", "train", *words]
