@@ -44,11 +44,11 @@ def says_so() -> bool:
         return False
 
 
-def proves_it() -> bool:
+def proves_it(probe: str = PROBE) -> bool:
     """Let a child process send a device array to itself."""
     try:
         child = subprocess.run(
-            [sys.executable, "-c", PROBE],
+            [sys.executable, "-c", probe],
             env=outside_mpi(os.environ),
             capture_output=True,
             timeout=TIMEOUT,

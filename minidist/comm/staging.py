@@ -98,7 +98,7 @@ class Staged(Way):
         return buffer
 
     def incoming(self, x: Array) -> Array:
-        """Lend ``x.nbytes`` bytes of host memory."""
+        """Lend ``x.nbytes`` bytes of host memory: the beginning of a buffer."""
         large_enough = (i for i, b in enumerate(self._free) if b.nbytes >= x.nbytes)
         i = next(large_enough, None)
         whole = self.device.host_buffer(x.nbytes) if i is None else self._free.pop(i)
@@ -111,7 +111,7 @@ class Staged(Way):
 
     def release(self, buffer: Array) -> None:
         """Keep the buffer for another message."""
-        self._free.append(buffer.base if buffer.base is not None else buffer)
+        self._free.append(buffer.base)
 
 
 class Device:

@@ -21,7 +21,8 @@ import numpy as np
 from minidist.collectives import ring
 from minidist.comm import Comm
 from minidist.errors import ArrayError, RankError
-from minidist.testing.laws import values
+from minidist.testing import fake_device
+from minidist.testing.laws import combined, values
 
 
 def all_pairs_in_order(comm: Comm) -> None:
@@ -150,6 +151,21 @@ def collectives_in_flight(comm: Comm) -> None:
         assert (started[i].wait() == total).all()
 
 
+def device_arrays(comm: Comm) -> None:
+    """Arrays of a device travel, and what changes is the caller's memory, within its view."""
+    n, xp = 10, fake_device.xp
+    want = combined(comm.size, n, "sum", np.float32)
+    room = xp.asarray(np.full(n + 2, -1, np.float32))
+    room[1:-1] = xp.asarray(values(comm.rank, n, np.float32))
+    out = xp.empty(n, np.float32)
+    np.testing.assert_array_equal(ring.all_reduce(comm, room[1:-1], out).get(), want)
+    np.testing.assert_array_equal(room[1:-1].get(), values(comm.rank, n))
+    handle = ring.all_reduce.start(comm, room[1:-1])
+    comm.barrier()
+    handle.wait()
+    np.testing.assert_array_equal(room.get(), [-1, *want, -1])
+
+
 REFUSED: list[tuple[Callable[[Comm], object], type[Exception], str]] = [
     (lambda c: c.send(np.zeros(1), c.size), RankError, "there is no rank"),
     (lambda c: c.recv(np.zeros(1), -1), RankError, "no rank -1"),
@@ -197,5 +213,6 @@ CHECKS: list[Callable[[Comm], object]] = [
     groups,
     objects,
     collectives_in_flight,
+    device_arrays,
     refusals,
 ]
