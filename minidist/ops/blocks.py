@@ -13,7 +13,7 @@ sequence in any order. The blocks also keep the scores in the cache while they a
 Real systems: FlashAttention walks the same blocks in a kernel (arXiv 2205.14135).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,52 +22,49 @@ from minidist.ops.arrays import Array, namespace
 QUERIES = 64
 """Queries in a block: enough for good matrix products, few enough to skip many hidden keys."""
 
-SCORES = 1 << 17
-"""Scores in a block, about: an array of this size stays in a second-level cache."""
-
 
 class Block(NamedTuple):
-    """A range of samples, of queries and of keys, and the mask of its last keys."""
+    """A range of queries, a range of keys, and the mask of the last of these keys."""
 
-    samples: slice
     queries: slice
     keys: slice
     bias: Array
     """(keys with a mask, queries, 1): 0 where the query sees the key, -inf where not."""
 
 
-def visible_blocks(q_BTGRH: Array, q_pos_T: Array, k_pos_S: Array) -> list[Block]:
+def visible_blocks(q_pos_T: Array, k_pos_S: Array, dtype: Any) -> list[Block]:
     """Return blocks that hold every visible pair of query and key exactly once.
 
-    On the host a block is small. On a device a launch is dear and a look at the positions waits for
-    the device, so there is one block with everything.
+    On a device a launch is dear, and a look at the positions would wait for the device: there is
+    one block with everything.
     """
-    if not (q_BTGRH.size and k_pos_S.size):
+    if not (q_pos_T.size and k_pos_S.size):
         return []
-    samples, queries, groups, heads, _ = q_BTGRH.shape
     if not isinstance(q_pos_T, np.ndarray):
-        all_keys = slice(0, k_pos_S.size)
-        bias = _bias(q_pos_T, k_pos_S, q_BTGRH.dtype)
-        return [Block(slice(0, samples), slice(0, queries), all_keys, bias)]
-    together = max(1, SCORES // (groups * heads * QUERIES * k_pos_S.size))
+        everything = slice(0, q_pos_T.size), slice(0, k_pos_S.size)
+        return [Block(*everything, _bias(q_pos_T, k_pos_S, dtype))]
     found = []
-    for t in _ranges(queries, QUERIES):
+    for t in ranges(q_pos_T.size, QUERIES):
         seen = np.flatnonzero(k_pos_S <= q_pos_T[t].max())
-        if not seen.size:
-            continue
-        keys = slice(int(seen[0]), int(seen[-1]) + 1)
-        hidden = np.flatnonzero(k_pos_S[keys] > q_pos_T[t].min())
-        masked = slice(keys.start + int(hidden[0]) if hidden.size else keys.stop, keys.stop)
-        bias = _bias(q_pos_T[t], k_pos_S[masked], q_BTGRH.dtype)
-        found += [Block(b, t, keys, bias) for b in _ranges(samples, together)]
+        if seen.size:
+            keys = slice(int(seen[0]), int(seen[-1]) + 1)
+            hidden = np.flatnonzero(k_pos_S[keys] > q_pos_T[t].min())
+            masked = slice(keys.start + int(hidden[0]) if hidden.size else keys.stop, keys.stop)
+            found.append(Block(t, keys, _bias(q_pos_T[t], k_pos_S[masked], dtype)))
     return found
 
 
-def _bias(q_pos_T: Array, k_pos_S: Array, dtype: type) -> Array:
+def sample_groups(x_B: Array) -> list[slice]:
+    """Return the groups of samples to work on: one by one on the host, all at once on a device."""
+    return ranges(len(x_B), 1 if isinstance(x_B, np.ndarray) else max(1, len(x_B)))
+
+
+def ranges(count: int, step: int) -> list[slice]:
+    """Cut ``count`` things into slices of ``step``; the last may be shorter."""
+    return [slice(i, min(i + step, count)) for i in range(0, count, step)]
+
+
+def _bias(q_pos_T: Array, k_pos_S: Array, dtype: Any) -> Array:
     xp = namespace(q_pos_T)
     visible_ST = k_pos_S[:, None] <= q_pos_T
     return xp.where(visible_ST, 0.0, -np.inf).astype(dtype)[:, :, None]
-
-
-def _ranges(count: int, step: int) -> list[slice]:
-    return [slice(i, min(i + step, count)) for i in range(0, count, step)]
