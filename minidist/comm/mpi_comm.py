@@ -106,6 +106,8 @@ class MpiComm(Comm):
             raise misfit(self, recv, source, came)
 
     def _block(self, requests: Sequence[Request], all_of_them: bool) -> None:
+        if self.headers is not None:
+            all_of_them = False  # each header that arrives lets a payload in, which others wait for
         mine = [r for r in requests if isinstance(r, MpiRequest)]
         self.transport.patience.waiting = mine
         try:

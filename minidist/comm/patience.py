@@ -18,6 +18,8 @@ import threading
 import time
 from collections.abc import Sequence
 
+SHOWN = 4  # of the things that a rank waits for at once
+
 
 class Patience:
     """Prints a line to stderr when rank ``rank`` waits for more than ``limit`` seconds.
