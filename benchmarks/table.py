@@ -1,0 +1,144 @@
+"""Benchmark results in the format of NVIDIA's nccl-tests, so that one script reads both.
+
+Data lines have the columns of nccl-tests; lines that begin with # are comments. Behind the known
+columns comes what a noisy machine needs: nine tenths of the samples are above `low` and below
+`high`, and the variant, since here several are measured in one run.
+
+    algbw = bytes / time            what the caller sees
+    busbw = algbw x factor          what one link carries, independent of the number of ranks;
+                                    factor 2 (n - 1) / n for an all-reduce, (n - 1) / n for a
+                                    reduce-scatter or all-gather of `bytes` in all
+
+nccl-tests averages the time over the ranks. Here it is that of the slowest rank.
+"""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from timing import Times
+
+import minidist
+
+HEADER = """\
+#{space:56}{out:^36}{inplace:^36}
+# {size:>11}  {count:>12}  {type:>8}  {redop:>6}  {root:>6}{cell}{cell}  low-high (us)
+# {b:>11}  {e:>12}  {_:>8}  {_:>6}  {_:>6}{unit}{unit}  out-of-place  in-place  variant"""
+
+
+@dataclass
+class Cell:
+    """One measurement: seconds, GB/s, and the number of wrong elements (None: unchecked)."""
+
+    times: Times
+    algbw: float
+    busbw: float
+    wrong: int | None
+
+    @classmethod
+    def of(cls, times: Times, nbytes: int, factor: float, wrong: int | None) -> "Cell":
+        """Return the measurement of an operation on `nbytes` bytes; see the module for `factor`."""
+        algbw = nbytes / times.median / 1e9
+        return cls(times, algbw, algbw * factor, wrong)
+
+
+@dataclass
+class Row:
+    """What one variant does at one size; a cell is None where there is no such mode."""
+
+    variant: str
+    size: int
+    count: int
+    type: str
+    redop: str
+    out_of_place: Cell | None
+    in_place: Cell | None
+    root: int = -1
+
+
+def header() -> str:
+    """Return the three lines above the data."""
+    cell = f"  {'time':>7}  {'algbw':>6}  {'busbw':>6}  {'#wrong':>6}"
+    unit = f"  {'(us)':>7}  {'(GB/s)':>6}  {'(GB/s)':>6}  {'':>6}"
+    words = {"size": "size", "count": "count", "type": "type", "redop": "redop", "root": "root"}
+    names = {"space": "", "out": "out-of-place", "inplace": "in-place", "_": ""}
+    return HEADER.format(**words, **names, b="(B)", e="(elements)", cell=cell, unit=unit)
+
+
+def line(row: Row) -> str:
+    """Return the data line of a row."""
+    start = f"{row.size:12}  {row.count:12}  {row.type:>8}  {row.redop:>6}  {row.root:>6}"
+    cells = (row.out_of_place, row.in_place)
+    ranges = "  ".join(f"{_range(cell):>13}" for cell in cells)
+    return f"{start}{''.join(map(_columns, cells))}  {ranges}  {row.variant}"
+
+
+def _columns(cell: Cell | None) -> str:
+    if cell is None:
+        return f"  {'N/A':>7}  {'N/A':>6}  {'N/A':>6}  {'N/A':>6}"
+    wrong = "N/A" if cell.wrong is None else f"{cell.wrong:g}"
+    time = fit(cell.times.median * 1e6, 7)
+    return f"  {time:>7}  {fit(cell.algbw, 6):>6}  {fit(cell.busbw, 6):>6}  {wrong:>6}"
+
+
+def _range(cell: Cell | None) -> str:
+    if cell is None:
+        return "N/A"
+    return f"{fit(cell.times.low * 1e6, 6)}-{fit(cell.times.high * 1e6, 6)}"
+
+
+def fit(x: float, width: int) -> str:
+    """Write a number with as many decimals, two at most, as the column holds."""
+    texts = [f"{x:.2f}", f"{x:.1f}", f"{x:.0f}"]
+    return next((text for text in texts if len(text) <= width), f"{x:.1e}")
+
+
+def number(text: str) -> int:
+    """Read a size: 8, 64K, 16M, 1G (powers of 1024)."""
+    scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
+    return int(float(text[:-1] if scale > 1 else text) * scale)
+
+
+def sizes(first: int, last: int, factor: int) -> list[int]:
+    """Return first, first x factor, ... up to last."""
+    found = [first]
+    while found[-1] * factor <= last:
+        found.append(found[-1] * factor)
+    return found
+
+
+def circumstances(**more: Any) -> dict[str, Any]:
+    """Return what a later reader must know about a run: command, commit, machine, versions."""
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    return {
+        "command": " ".join(sys.argv),
+        "commit": commit,
+        "host": platform.node(),
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "minidist": minidist.__version__,
+        **more,
+    }
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
+        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor()
+
+
+def write_json(path: str, about: dict[str, Any], rows: list[Row]) -> None:
+    """Write one JSON object: the circumstances and all rows. Plots read this, never the text."""
+    whole = {**about, "rows": [asdict(row) for row in rows]}
+    Path(path).write_text(json.dumps(whole, indent=1) + "\n", "utf-8")

@@ -1,0 +1,96 @@
+"""How to time two things fairly on a noisy machine.
+
+Absolute times move by a factor of two to five between minutes on a shared machine; ratios of things
+timed alternately hold. So all variants are timed in one run, in rounds:
+
+    round 0    A B C        each call after a barrier; the time of the slowest rank counts
+    round 1    B C A        the order turns, since what comes second may find warmer caches
+    round 2    C A B
+    ...                     the median over the rounds, and how far they spread
+
+The allocator must be the same for all. By default glibc gives memory above 32 MiB back to the
+system on `free`, so a library that allocates a work buffer per call pays page faults each time, two
+to three times the cost of the call, and one that keeps its buffer seems to have the better
+algorithm. `tune_allocator` makes the process keep its memory.
+"""
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+ALLOCATOR = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "4000000000",
+    "MALLOC_TOP_PAD_": "268435456",
+}
+
+
+def tune_allocator() -> None:
+    """Start this process anew with an allocator that keeps its memory, unless it has been already.
+
+    Call it first, before MPI is loaded. The process keeps its number, and its place among ranks.
+    """
+    if not ALLOCATOR.items() <= os.environ.items():
+        sys.stdout.flush()
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ALLOCATOR})
+
+
+class Variant(NamedTuple):
+    """One of the things compared: `prepare` runs before each sample and is not timed."""
+
+    prepare: Callable[[], object]
+    call: Callable[[], object]
+
+
+class Times(NamedTuple):
+    """Seconds per call: the median, and where nine tenths of the samples lie above and below."""
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def spread(self) -> float:
+        """The distance of low and high, as a share of the median."""
+        return (self.high - self.low) / self.median
+
+
+def interleave(
+    variants: Mapping[str, Variant],
+    samples: int,
+    warmup: int,
+    barrier: Callable[[], object],
+    slowest: Callable[[list[float]], list[float]],
+    repeats: int = 1,
+) -> dict[str, Times]:
+    """Time all variants in turning rounds and return each one's seconds per call.
+
+    All ranks call it. `slowest` takes this rank's samples and returns, for each, the largest over
+    all ranks. `repeats` calls make one sample: more than one for calls of some microseconds.
+    """
+    names = list(variants)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for i in range(warmup + samples):
+        turn = i % len(names)
+        for name in names[turn:] + names[:turn]:
+            prepare, call = variants[name]
+            prepare()
+            barrier()
+            start = time.perf_counter()
+            for _ in range(repeats):
+                call()
+            seconds = time.perf_counter() - start
+            if i >= warmup:
+                taken[name].append(seconds / repeats)
+    return {name: summary(slowest(seconds)) for name, seconds in taken.items()}
+
+
+def summary(seconds: list[float]) -> Times:
+    """Return the median and the first and last tenth."""
+    if len(seconds) < 2:
+        return Times(seconds[0], seconds[0], seconds[0])
+    tenths = statistics.quantiles(seconds, n=10, method="inclusive")
+    return Times(statistics.median(seconds), tenths[0], tenths[-1])
