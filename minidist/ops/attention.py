@@ -13,10 +13,13 @@ lse, the log of the softmax denominator, is the one number a row needs besides i
 This is the idea of FlashAttention (Dao et al., arXiv 2205.14135, sections 3.1 and B.2).
 
 Scores are stored with keys down and queries across. A softmax then runs down the columns, where
-NumPy handles many columns at once: several times faster than along rows.
+NumPy handles many columns at once: several times faster than along rows. And a term that would be
+added to a product, or a sum over one, is made a part of the product by a column of ones:
+
+    [v 1]^T p = [v^T p; sum(p)]          [k 1] [q; -lse] = k q - lse
 
 Suffixes: B batch, T queries, S keys, G groups, R heads per group, H head size; C = T R, the columns
-that share a key head.
+that share a key head; I = H + 1.
 """
 
 import numpy as np
@@ -33,11 +36,11 @@ def attention(
     A query sees the keys whose position is not larger than its own, whatever their order.
     """
     xp = namespace(q_BTGRH)
-    o_BTGRH = xp.zeros(q_BTGRH.shape, q_BTGRH.dtype)
-    lse_BTGR = xp.full(q_BTGRH.shape[:-1], -np.inf, q_BTGRH.dtype)
+    o_BTGRH = xp.empty(q_BTGRH.shape, q_BTGRH.dtype)
+    lse_BTGR = xp.empty(q_BTGRH.shape[:-1], q_BTGRH.dtype)
     blocks = visible_blocks(q_pos_T, k_pos_S, q_BTGRH.dtype)
     for b in sample_groups(q_BTGRH):
-        _attend(blocks, q_BTGRH[b], k_BSGH[b], v_BSGH[b], o_BTGRH[b], lse_BTGR[b])
+        o_BTGRH[b], lse_BTGR[b] = _attend(blocks, q_BTGRH[b], k_BSGH[b], v_BSGH[b])
     return o_BTGRH, lse_BTGR
 
 
@@ -85,23 +88,25 @@ def merge(o1: Array, lse1: Array, o2: Array, lse2: Array) -> tuple[Array, Array]
 
 
 def _attend(
-    blocks: list[Block], q_BTGRH: Array, k_BSGH: Array, v_BSGH: Array, o_BTGRH: Array, lse: Array
-) -> None:
-    """Write the results of some samples into ``o`` and ``lse``."""
+    blocks: list[Block], q_BTGRH: Array, k_BSGH: Array, v_BSGH: Array
+) -> tuple[Array, Array]:
+    """Return (o, lse) of some samples."""
     xp = namespace(q_BTGRH)
-    q_BGHTR = _columns(q_BTGRH * q_BTGRH.shape[-1] ** -0.5)
-    k_BGSH, v_BGSH = _heads_first(k_BSGH), _heads_first(v_BSGH)
+    *lead, size = q_BTGRH.shape
+    q_BGHTR = _columns(q_BTGRH * size**-0.5)
+    k_BGSH, v1_BGSI = _heads_first(k_BSGH), _heads_first(_beside(v_BSGH, 1.0))
+    o1_BTGRI = xp.zeros((*lead, size + 1), q_BTGRH.dtype)
+    highest_BTGR = xp.full(tuple(lead), _lowest(q_BTGRH), q_BTGRH.dtype)
     for block in blocks:
         t, s, _ = block
         p_SC = _scores(k_BGSH, q_BGHTR, block)
         highest_1C = xp.maximum(p_SC.max(-2, keepdims=True), _lowest(p_SC))
         p_SC -= highest_1C
         xp.exp(p_SC, out=p_SC)
-        total_1C = p_SC.sum(-2, keepdims=True)
-        o_CH = xp.matmul(p_SC.swapaxes(-1, -2), v_BGSH[:, :, s])
-        o_CH /= xp.maximum(total_1C, 1.0).swapaxes(-1, -2)
-        _put(o_BTGRH[:, t], o_CH)
-        _put(lse[:, t], _lse(highest_1C, total_1C))
+        _put(highest_BTGR[:, t], highest_1C)
+        _put(o1_BTGRI[:, t], xp.matmul(p_SC.swapaxes(-1, -2), v1_BGSI[:, :, s]))
+    o_BTGRH, total_BTGR = o1_BTGRI[..., :size], o1_BTGRI[..., size]
+    return o_BTGRH / xp.maximum(total_BTGR, 1.0)[..., None], _lse(highest_BTGR, total_BTGR)
 
 
 def _attend_backward(
@@ -117,21 +122,24 @@ def _attend_backward(
     xp = namespace(q_BTGRH)
     scale = q_BTGRH.shape[-1] ** -0.5
     q_BTGRH = q_BTGRH * scale
-    k_BGSH, v_BGSH = _heads_first(k_BSGH), _heads_first(v_BSGH)
-    q_BGHTR, q_BGTRH = _columns(q_BTGRH), _rows(q_BTGRH)
-    do_BGHTR, do_BGTRH = _columns(do_BTGRH), _rows(do_BTGRH)
-    mean_BGTR = _heads_first(xp.einsum("btgrh,btgrh->btgr", do_BTGRH, o_BTGRH))
-    # A row that saw no key has weight exp(score - inf) = 0; with -inf it would be exp(nan).
-    lse_BGTR = _heads_first(xp.where(lse_BTGR == -np.inf, np.inf, lse_BTGR))
-    dq_BTGRH, dk_BGSH, dv_BGSH = (xp.zeros(x.shape, x.dtype) for x in (q_BTGRH, k_BGSH, v_BGSH))
+    # A row that saw no key has weight exp(score - huge) = 0; with its -inf it would be exp(nan).
+    lse_BTGR = xp.where(lse_BTGR == -np.inf, -_lowest(lse_BTGR), lse_BTGR)
+    mean_BTGR = xp.einsum("btgrh,btgrh->btgr", do_BTGRH, o_BTGRH)
+    q1_BGITR, do1_BGITR = (
+        _columns(_beside(q_BTGRH, -lse_BTGR)),
+        _columns(_beside(do_BTGRH, -mean_BTGR)),
+    )
+    k1_BGSI, v1_BGSI = _heads_first(_beside(k_BSGH, 1.0)), _heads_first(_beside(v_BSGH, 1.0))
+    q_BGTRH, do_BGTRH = _rows(q_BTGRH), _rows(do_BTGRH)
+    k_BGSH = k1_BGSI[..., :-1]
+    dq_BTGRH = xp.zeros(q_BTGRH.shape, q_BTGRH.dtype)
+    dk_BGSH, dv_BGSH = (xp.zeros(k_BGSH.shape, k_BGSH.dtype) for _ in range(2))
     for block in blocks:
         t, s, _ = block
-        p_SC = _scores(k_BGSH, q_BGHTR, block)
-        p_SC -= _join(lse_BGTR[:, :, t])[..., None, :]
+        p_SC = _scores(k1_BGSI, q1_BGITR, block)
         xp.exp(p_SC, out=p_SC)
         dv_BGSH[:, :, s] += xp.matmul(p_SC, _join_rows(do_BGTRH[:, :, t]))
-        ds_SC = xp.matmul(v_BGSH[:, :, s], _join(do_BGHTR[:, :, :, t]))
-        ds_SC -= _join(mean_BGTR[:, :, t])[..., None, :]
+        ds_SC = xp.matmul(v1_BGSI[:, :, s], _join(do1_BGITR[:, :, :, t]))
         ds_SC *= p_SC
         dk_BGSH[:, :, s] += xp.matmul(ds_SC, _join_rows(q_BGTRH[:, :, t]))
         dq_CH = xp.matmul(ds_SC.swapaxes(-1, -2), k_BGSH[:, :, s])
@@ -141,13 +149,21 @@ def _attend_backward(
 
 
 def _scores(k_BGSH: Array, q_BGHTR: Array, block: Block) -> Array:
-    """Return the masked scores (B, G, s, C) of one block; q is scaled already."""
+    """Return k q plus the mask, (B, G, s, C), of one block; q is scaled already."""
     t, s, bias_STR = block
     scores = namespace(k_BGSH).matmul(k_BGSH[:, :, s], _join(q_BGHTR[:, :, :, t]))
     masked, queries, _ = bias_STR.shape
     by_query = scores.reshape(*scores.shape[:-1], queries, q_BGHTR.shape[-1])
     by_query[:, :, scores.shape[2] - masked :] += bias_STR
     return scores
+
+
+def _beside(x_H: Array, column: Array | float) -> Array:
+    """Return x (..., H + 1) with one more column."""
+    xp = namespace(x_H)
+    x1 = xp.empty((*x_H.shape[:-1], x_H.shape[-1] + 1), x_H.dtype)
+    x1[..., :-1], x1[..., -1] = x_H, column
+    return x1
 
 
 def _heads_first(x: Array) -> Array:
