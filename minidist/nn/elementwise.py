@@ -7,7 +7,7 @@ from minidist import ops
 from minidist.nn.at import At
 from minidist.nn.layer import Later, Layer
 from minidist.nn.parameter import Parameter
-from minidist.ops.arrays import Array, namespace
+from minidist.ops.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,8 @@ class Dropout(Layer):
 
     def mask(self, at: At, channels: int) -> Array:
         """Return the bool array (B, T, channels) of the elements that stay."""
-        channel = namespace(at.positions).arange(channels)
-        sample, position = at.samples[:, None, None], at.positions[:, None]
-        keys = (self.seed, at.step, self.name, sample, position, channel)
-        return ops.random.keep(self.rate, *keys)
+        keys = (self.seed, at.step, self.name, at.samples[:, None], at.positions)
+        return ops.random.keep(self.rate, channels, *keys)
 
     def _apply(self, x: Array, mask: Array) -> Array:
         y = x * mask

@@ -12,13 +12,13 @@ from minidist.ops.arrays import Array, namespace, pieces
 
 def swiglu(gate: Array, up: Array) -> Array:
     """Return silu(gate) * up, elementwise. The backward pass needs the two inputs only."""
-    h = namespace(gate).empty(gate.shape, gate.dtype)
+    xp = namespace(gate)
+    h = xp.empty(gate.shape, gate.dtype)
     flat_h, flat_gate, flat_up = _flat(h, gate, up)
     for here in pieces(flat_h):
-        part = _sigmoid(flat_gate[here])
-        part *= flat_gate[here]
+        part = _one_plus_exp_minus(flat_gate[here], flat_h[here])
+        xp.divide(flat_gate[here], part, out=part)
         part *= flat_up[here]
-        flat_h[here] = part
     return h
 
 
@@ -32,14 +32,14 @@ def swiglu_backward(dh: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     dgate, dup = xp.empty(gate.shape, gate.dtype), xp.empty(gate.shape, gate.dtype)
     flat_dgate, flat_dup, flat_dh, flat_gate, flat_up = _flat(dgate, dup, dh, gate, up)
     for here in pieces(flat_dgate):
-        s, d = _sigmoid(flat_gate[here]), flat_dh[here]
-        silu = s * flat_gate[here]
-        flat_dup[here] = d * silu
-        slope = s - s * silu
-        slope += silu
-        slope *= flat_up[here]
-        slope *= d
-        flat_dgate[here] = slope
+        g, d = flat_gate[here], flat_dh[here]
+        s, silu = flat_dgate[here], flat_dup[here]  # worked out where the results will stand
+        xp.divide(1.0, _one_plus_exp_minus(g, s), out=s)
+        xp.multiply(g, s, out=silu)
+        s += silu - silu * s
+        s *= flat_up[here]
+        s *= d
+        silu *= d
     return dgate, dup
 
 
@@ -47,11 +47,11 @@ def _flat(*arrays: Array) -> list[Array]:
     return [x.reshape(x.size) for x in arrays]
 
 
-def _sigmoid(x: Array) -> Array:
-    """Return a new array 1 / (1 + exp(-x)). exp may overflow to inf: 1 / inf = 0 is then right."""
+def _one_plus_exp_minus(x: Array, out: Array) -> Array:
+    """Return 1 + exp(-x) in ``out``. It may overflow to inf, and dividing by it is then right."""
     xp = namespace(x)
-    s = -x
+    xp.negative(x, out=out)
     with np.errstate(over="ignore"):
-        xp.exp(s, out=s)
-    s += 1.0
-    return xp.divide(1.0, s, out=s)
+        xp.exp(out, out=out)
+    out += 1.0
+    return out

@@ -9,9 +9,9 @@ function of *what it is for*. Any rank, in any order, after any restart, compute
 splitmix64 is a generator whose i-th output is a short function of its seed and i. Each key picks
 that output of the generator which the keys before it have seeded: a path through a tree.
 
-The arithmetic is on 64-bit integers only. NumPy, CuPy and a CUDA kernel therefore agree in every
-bit. Dropout compares the bits with an integer threshold, so no rounding can make two backends
-disagree about one element.
+The arithmetic is on integers only. NumPy, CuPy and a CUDA kernel therefore agree in every bit.
+Dropout compares bits with an integer threshold, so no rounding can make two backends disagree about
+one element.
 
 Keys broadcast against each other like array operands. Put the narrow keys first and the widest
 (the channel) last: each key costs one pass over the broadcast shape *so far*, so the expensive pass
@@ -49,13 +49,8 @@ def bits(*keys: Key) -> Array:
     holds it give the same bits.
     """
     word: Array = np.uint64(0)
-    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant
-        for key in keys:
-            word = word + (_number(key) * GOLDEN + GOLDEN)
-            for shift, factor in FINALISER:
-                word ^= word >> shift
-                word *= factor
-            word ^= word >> LAST_SHIFT
+    for key in keys:
+        word = _output(word, _number(key))
     return word
 
 
@@ -71,11 +66,28 @@ def normal(*keys: Key) -> Array:
     return xp.sqrt(-2.0 * xp.log1p(-radius)) * xp.cos(2.0 * pi * turn)
 
 
-def keep(rate: float, *keys: Key) -> Array:
-    """Return a bool array that is False with probability ``rate``: the dropout mask."""
+def keep(rate: float, channels: int, *keys: Key) -> Array:
+    """Return a bool array (..., channels) that is False with probability ``rate``: a dropout mask.
+
+    The leading shape is the broadcast shape of the keys. Four channels share a word: channel c has
+    the 16 bits from bit 16 (c mod 4) on of word number c div 4, and is dropped if they are below
+    2^16 rate. So a rate counts down to a multiple of 2^-16.
+    """
     if not 0 <= rate < 1:
         raise ConfigError(f"dropout rate {rate} is not in [0, 1); 0 turns dropout off")
-    return bits(*keys) >= np.uint64(int(rate * 2**64))
+    row = bits(*keys)[..., None]
+    words = _output(row, namespace(row).arange(-(-channels // 4)).astype(np.uint64))
+    return words.view(np.uint16)[..., :channels] >= np.uint16(int(rate * 2**16))
+
+
+def _output(seed: Array, number: Array) -> Array:
+    """Return that output, counted from 0, of the splitmix64 generator with that seed."""
+    with np.errstate(over="ignore"):  # arithmetic modulo 2^64 is meant
+        word = seed + (number * GOLDEN + GOLDEN)
+        for shift, factor in FINALISER:
+            word ^= word >> shift
+            word *= factor
+        return word ^ (word >> LAST_SHIFT)
 
 
 def _number(key: Key) -> Array:

@@ -41,7 +41,7 @@ FUNCTIONS = words(
 """Functions that NumPy and CuPy have in common: those in use, and their nearest kin."""
 
 TYPES = words("bool_ int32 int64 uint8 uint32 uint64 float16 float32 float64")
-METHODS = words("all any astype copy fill max mean min ravel reshape sum swapaxes transpose")
+METHODS = words("all any astype copy fill max mean min ravel reshape sum swapaxes transpose view")
 ATTRIBUTES = words("shape dtype size ndim nbytes itemsize strides flags")
 
 REFUSED = frozenset({"where", "initial", "order", "casting", "subok", "like", "signature"})

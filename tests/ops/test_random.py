@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from minidist.errors import ConfigError
 from minidist.ops import random
 from minidist.testing import fake_device
-from minidist.testing.mutants import mutate
+from minidist.testing.mutants import mutate, rebind
 
 WORD = 2**64
 keys = st.lists(st.integers(0, WORD - 1) | st.text(max_size=5), min_size=1, max_size=5)
@@ -62,14 +62,14 @@ def test_bits(check):
 @pytest.mark.parametrize(
     ("check", "old", "new"),
     [
-        (check_published, "word ^= word >> LAST_SHIFT", "pass"),
+        (check_published, "word ^ (word >> LAST_SHIFT)", "word"),
         (check_golden, "+ GOLDEN)", "+ LAST_SHIFT)"),
         (check_avalanche, "word *= factor", "word += factor"),
     ],
 )
 def test_bits_mutants(check, old, new):
     with pytest.raises(AssertionError):
-        check(mutate(random.bits, old, new))
+        check(rebind(random.bits, _output=mutate(random._output, old, new)))
 
 
 @given(keys, st.data())
@@ -117,18 +117,51 @@ def test_uniform_and_normal_have_the_right_moments():
     assert np.isfinite(n).all()
 
 
+def check_keep(keep):
+    """Channel by channel in plain integers: four channels share a word, 16 bits each."""
+    mask = keep(0.3, 10, 5, "drop", np.arange(2))
+    for row in range(2):
+        words = list(splitmix64(int(random.bits(5, "drop", row)), 3))
+        lots = [words[c // 4] >> 16 * (c % 4) & 0xFFFF for c in range(10)]
+        assert mask[row].tolist() == [lot >= int(0.3 * 65536) for lot in lots]
+
+
+def test_keep():
+    check_keep(random.keep)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[..., :channels]", "[..., ::-1][..., :channels]"),
+        ("_output(row, namespace", "_output(row, 0 * namespace"),
+        ("(int(rate * 2**16))", "(int(rate * 2**15))"),
+    ],
+)
+def test_keep_mutants(old, new):
+    with pytest.raises(AssertionError):
+        check_keep(mutate(random.keep, old, new))
+
+
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.999])
 def test_keep_drops_the_share_that_was_asked_for(rate):
-    kept = random.keep(rate, 3, np.arange(40000))
+    kept = random.keep(rate, 40, 3, np.arange(1000))
     assert kept.dtype == np.bool_
     assert abs((~kept).mean() - rate) < 0.01
+    assert np.abs((~kept).mean(0) - rate).max() < 0.06  # each channel, so each part of a word
     assert kept.all() == (rate == 0)
+
+
+@pytest.mark.parametrize("channels", [0, 1, 3, 4, 5, 8])
+def test_keep_of_fewer_channels_is_the_beginning(channels):
+    whole = random.keep(0.5, 8, 3, np.arange(4))
+    assert np.array_equal(random.keep(0.5, channels, 3, np.arange(4)), whole[:, :channels])
 
 
 @pytest.mark.parametrize("rate", [1.0, -0.1, float("nan")])
 def test_keep_refuses_a_rate_that_is_none(rate):
     with pytest.raises(ConfigError, match="rate"):
-        random.keep(rate, 3, np.arange(4))
+        random.keep(rate, 4, 3)
 
 
 def test_device_bits_equal_host_bits():
@@ -136,3 +169,5 @@ def test_device_bits_equal_host_bits():
     xp = fake_device.xp
     on_device = random.bits(5, "a", xp.asarray(s), 2, xp.asarray(c))
     assert np.array_equal(on_device.get(), random.bits(5, "a", s, 2, c))
+    kept = random.keep(0.5, 6, "a", xp.asarray(s))
+    assert np.array_equal(kept.get(), random.keep(0.5, 6, "a", s))
