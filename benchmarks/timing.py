@@ -3,9 +3,9 @@
 Absolute times move by a factor of two to five between minutes on a shared machine; ratios of things
 timed alternately hold. So all variants are timed in one run, in rounds:
 
-    round 0    A B C        each call after a barrier; the time of the slowest rank counts
-    round 1    B C A        the order turns, since what comes second may find warmer caches
-    round 2    C A B
+    round 0    A C B        each call after a barrier; the time of the slowest rank counts
+    round 1    C B A        the order is drawn anew, since a call finds the caches as the one
+    round 2    B A C        before it has left them
     ...                     the median over the rounds, and how far they spread
 
 The allocator must be the same for all. By default glibc gives memory above 32 MiB back to the
@@ -15,6 +15,7 @@ algorithm. `tune_allocator` makes the process keep its memory.
 """
 
 import os
+import random
 import statistics
 import sys
 import time
@@ -29,13 +30,18 @@ ALLOCATOR = {
 
 
 def tune_allocator() -> None:
-    """Start this process anew with an allocator that keeps its memory, unless it has been already.
+    """Let the allocator keep its memory: call it first, before MPI is loaded."""
+    restart_with(ALLOCATOR)
 
-    Call it first, before MPI is loaded. The process keeps its number, and its place among ranks.
+
+def restart_with(settings: Mapping[str, str]) -> None:
+    """Start this process anew with these environment variables, unless it has them already.
+
+    The process keeps its number, and its place among ranks.
     """
-    if not ALLOCATOR.items() <= os.environ.items():
+    if not settings.items() <= os.environ.items():
         sys.stdout.flush()
-        os.execve(sys.executable, sys.orig_argv, {**os.environ, **ALLOCATOR})
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, **settings})
 
 
 class Variant(NamedTuple):
@@ -66,16 +72,28 @@ def interleave(
     slowest: Callable[[list[float]], list[float]],
     repeats: int = 1,
 ) -> dict[str, Times]:
-    """Time all variants in turning rounds and return each one's seconds per call.
+    """Time all variants in rounds and return each one's seconds per call: see `rounds`."""
+    taken = rounds(variants, samples, warmup, barrier, slowest, repeats)
+    return {name: summary(seconds) for name, seconds in taken.items()}
+
+
+def rounds(
+    variants: Mapping[str, Variant],
+    samples: int,
+    warmup: int,
+    barrier: Callable[[], object],
+    slowest: Callable[[list[float]], list[float]],
+    repeats: int = 1,
+) -> dict[str, list[float]]:
+    """Time all variants in rounds and return each one's seconds per call in each round.
 
     All ranks call it. `slowest` takes this rank's samples and returns, for each, the largest over
     all ranks. `repeats` calls make one sample: more than one for calls of some microseconds.
     """
-    names = list(variants)
+    names, draw = list(variants), random.Random(0)  # the same draws on all ranks
     taken: dict[str, list[float]] = {name: [] for name in names}
     for i in range(warmup + samples):
-        turn = i % len(names)
-        for name in names[turn:] + names[:turn]:
+        for name in draw.sample(names, len(names)):
             prepare, call = variants[name]
             prepare()
             barrier()
@@ -85,7 +103,12 @@ def interleave(
             seconds = time.perf_counter() - start
             if i >= warmup:
                 taken[name].append(seconds / repeats)
-    return {name: summary(slowest(seconds)) for name, seconds in taken.items()}
+    return {name: slowest(seconds) for name, seconds in taken.items()}
+
+
+def speed(mine: list[float], other: list[float]) -> Times:
+    """Return how fast `mine` is, with `other` as 1: the quotients of each round, summed up."""
+    return summary([o / m for m, o in zip(mine, other, strict=True)])
 
 
 def summary(seconds: list[float]) -> Times:

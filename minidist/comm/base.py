@@ -15,7 +15,6 @@ Messages are matched in the order in which they were sent, as MPI guarantees bet
 (MPI 4.1, section 3.5).
 """
 
-import copy
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -209,7 +208,8 @@ class Comm(ABC):
         order. So take it at the start of a call, never inside a collective that is under way.
         ``label`` tells apart two calls of one operation, such as two buckets of equal size.
         """
-        other = copy.copy(self)
+        other = object.__new__(type(self))  # a copy; copy.copy takes four times as long
+        other.__dict__.update(self.__dict__)
         other.op, other.label, other.number = op, label, next(self._channels)
         return other
 

@@ -63,7 +63,8 @@ def check_tag(tag: int, caller: Caller, action: str) -> None:
 
 def check_disjoint(a: Array, b: Array, caller: Caller, action: str) -> None:
     """Raise ArrayError if two contiguous arrays share memory: one would change while it is read."""
-    if namespace(a) is namespace(b) and namespace(a).may_share_memory(a, b):
+    xp = namespace(a)
+    if xp is namespace(b) and xp.may_share_memory(a, b):
         raise ArrayError(
             f"{caller.at(action)}: what is read and what is written share memory; give the result "
             "memory of its own"

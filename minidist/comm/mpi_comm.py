@@ -20,8 +20,9 @@ from minidist.comm.mpi_requests import (
     MpiRequest,
     Receive,
     Send,
-    Swap,
     misfit,
+    requests_text,
+    swap_text,
     wait_for_parts,
 )
 from minidist.comm.tags import TagSpace
@@ -69,47 +70,57 @@ class MpiComm(Comm):
     def _exchange(
         self, send: Array | None, to: int | None, recv: Array | None, source: int | None, tag: int
     ) -> None:
-        if to is None or source is None or not (self._simple(send) and self._simple(recv)):
-            super()._exchange(send, to, recv, source, tag)
+        nothing_else = self.headers is None and not self.state.started
+        if nothing_else and self._certain(recv, source) and self._certain(send, to) and not tag:
+            self._swap(send, to, recv, source)  # type: ignore[arg-type]
         else:
-            self._swap(send, to, recv, source, tag)
+            super()._exchange(send, to, recv, source, tag)
 
-    def _simple(self, x: Array | None) -> bool:
-        """Whether one blocking MPI call may carry it: on the host, short, nothing to advance."""
+    def _certain(self, x: Array | None, peer: int | None) -> bool:
+        """Whether one MPI call may carry ``x`` as it is, so that no check can find a fault."""
         return (
             type(x) is np.ndarray
+            and x.flags.carray  # contiguous and writable
+            and x.dtype.isnative
+            and not x.dtype.hasobject
             and x.nbytes <= self.transport.largest
-            and self.headers is None
-            and not self.state.started
+            and type(peer) is int
+            and 0 <= peer < self.size
         )
 
-    def _swap(self, send: Array, to: int, recv: Array, source: int, tag: int) -> None:
-        """Exchange by one MPI_Sendrecv: half the cost of two requests and a wait."""
-        self._comes(recv, source, tag)
-        self._leaves(send, to, tag)
-        status, mpi_tag, patience = (
-            self._status,
-            self.tags.tag(self.number, tag),
-            self.transport.patience,
-        )
-        outgoing, incoming = (send, send.nbytes, MPI.BYTE), (recv, recv.nbytes, MPI.BYTE)
-        patience.waiting = (Swap(self, to, source, tag),)
+    def _swap(self, send: Array, to: int, recv: Array, source: int) -> None:
+        """Exchange by one MPI_Sendrecv: a third of the time of two requests and a wait.
+
+        Every ring runs through here, and between cores that several ranks share each microsecond
+        of Python counts for all of them.
+        """
+        status, tag, nbytes = self._status, self.tags.tag(self.number, 0), recv.nbytes
+        self.traffic.add(self.op, send.nbytes)
+        self.transport.patience.waiting = (swap_text, self, to, source)
         try:
-            self.mpi.Sendrecv(outgoing, to, mpi_tag, incoming, source, mpi_tag, status)
+            self.mpi.Sendrecv(
+                (send, send.nbytes, MPI.BYTE),
+                to,
+                tag,
+                (recv, nbytes, MPI.BYTE),
+                source,
+                tag,
+                status,
+            )
         except MPI.Exception as error:
             if error.Get_error_class() != MPI.ERR_TRUNCATE:
                 raise
             raise misfit(self, recv, source, status.Get_count(MPI.BYTE)) from error
         finally:
-            patience.waiting = None
-        if (came := status.Get_count(MPI.BYTE)) != recv.nbytes:
+            self.transport.patience.waiting = None
+        if (came := status.Get_count(MPI.BYTE)) != nbytes:
             raise misfit(self, recv, source, came)
 
     def _block(self, requests: Sequence[Request], all_of_them: bool) -> None:
         if self.headers is not None:
             all_of_them = False  # each header that arrives lets a payload in, which others wait for
         mine = [r for r in requests if isinstance(r, MpiRequest)]
-        self.transport.patience.waiting = mine
+        self.transport.patience.waiting = (requests_text, mine)
         try:
             wait_for_parts(mine, all_of_them)
         finally:

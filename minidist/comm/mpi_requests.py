@@ -15,7 +15,7 @@ So in debug mode a header goes ahead, and the payload is received only if it is 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from mpi4py import MPI
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from minidist.comm.mpi_comm import MpiComm
 
 REMEDY = "all ranks must make the same calls, in the same order, with equal sizes and dtypes"
+
+SHOWN = 4  # of the requests that a rank waits for
 
 
 class Part:
@@ -158,21 +160,6 @@ class Control(MpiRequest):
         return f"{self.kind} of {self.comm.name}"
 
 
-class Swap(NamedTuple):
-    """A blocking exchange, for whoever asks what this rank waits for."""
-
-    comm: Comm
-    to: int
-    source: int
-    tag: int
-
-    def __str__(self) -> str:
-        return (
-            f"send to rank {self.to} and receive from rank {self.source}, tag {self.tag}, "
-            f"in {self.comm.where}"
-        )
-
-
 def pieces(buffer: Array, largest: int) -> Iterator[tuple[Array, int]]:
     """Cut a contiguous buffer into pieces of at most ``largest`` bytes; an empty one is one."""
     if buffer.nbytes <= largest:
@@ -210,3 +197,15 @@ def wait_for_parts(requests: Sequence[MpiRequest], all_of_them: bool) -> None:
         for request, part in owners:
             request.explain(part, error)
         raise
+
+
+def requests_text(requests: Sequence[Request]) -> str:
+    """Say what a wait for these requests waits for; the first few are enough."""
+    waiting = [r for r in requests if not r.done]
+    more = [f"and {len(waiting) - SHOWN} more"] if len(waiting) > SHOWN else []
+    return "; ".join([*map(str, waiting[:SHOWN]), *more])
+
+
+def swap_text(comm: Comm, to: int, source: int) -> str:
+    """Say what a blocking exchange waits for."""
+    return f"send to rank {to} and receive from rank {source}, tag 0, in {comm.where}"

@@ -16,21 +16,20 @@ The thread can run because MPI calls leave Python's lock while they block.
 import sys
 import threading
 import time
-from collections.abc import Sequence
-
-SHOWN = 4  # of the things that a rank waits for at once
+from typing import Any
 
 
 class Patience:
     """Prints a line to stderr when rank ``rank`` waits for more than ``limit`` seconds.
 
-    ``waiting`` is what the rank is blocked in: set it to a new sequence of things that can be
-    printed before a blocking call, and to None after it. A limit of 0 means patience without end.
+    ``waiting`` is what the rank is blocked in, or None: a function that puts it in words and the
+    function's arguments, in a new tuple for each blocking call. A limit of 0 means patience without
+    end.
     """
 
     def __init__(self, rank: int, limit: float) -> None:
         self.rank, self.limit = rank, limit
-        self.waiting: Sequence[object] | None = None
+        self.waiting: tuple[Any, ...] | None = None
         self._over = threading.Event()
         if limit > 0:
             threading.Thread(target=self._watch, name="patience", daemon=True).start()
@@ -40,19 +39,15 @@ class Patience:
         self._over.set()
 
     def _watch(self) -> None:
-        seen: Sequence[object] | None = None
+        seen: tuple[Any, ...] | None = None
         since = due = 0.0
         while not self._over.wait(min(self.limit / 8, 1.0)):
             now = time.monotonic()
             if self.waiting is not seen:  # another wait than at the last look
                 seen, since, due = self.waiting, now, self.limit
             elif seen is not None and now - since >= due:
-                open_ones = [str(w) for w in seen if not getattr(w, "done", False)]
-                self._say(
-                    f"rank {self.rank} has waited {now - since:.0f} s: {'; '.join(open_ones)}"
-                )
+                in_words, *of_what = seen
+                line = f"rank {self.rank} has waited {now - since:.0f} s: {in_words(*of_what)}\n"
+                sys.stderr.write(line)  # in one piece, so that lines of two ranks do not mix
+                sys.stderr.flush()
                 due *= 2
-
-    def _say(self, line: str) -> None:
-        sys.stderr.write(line + "\n")  # one write, so that lines of two ranks do not mix
-        sys.stderr.flush()

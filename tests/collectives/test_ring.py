@@ -60,10 +60,11 @@ SCATTER_MUTANTS = [
     ),
     ("one step too few", "for s in range(n - 1)", "for s in range(n - 2)"),
     ("own part left out", "combine(op, arriving, mine,", "combine(op, arriving, arriving,"),
-    ("own part twice", "passing = arriving", "passing = mine"),
-    ("other pieces touched", "else arriving)", "else mine)"),
+    ("own part twice", "else place", "else mine"),
+    ("other pieces touched", "place = arriving", "place = mine"),
     ("always a sum", "combine(op,", 'combine("sum",'),
-    ("one work buffer", "s % 2 * longest", "0 * longest"),
+    ("one work buffer", "s % halves * longest", "0 * longest"),
+    ("partial sums in the input", "else partial(i)", "else mine"),
     ("one rank forgotten", "own[...] = flat", "pass"),
 ]
 GATHER_MUTANTS = [
