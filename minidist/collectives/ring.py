@@ -45,7 +45,7 @@ def reduce_scatter(
     ``x``: any shape, of equal size and dtype on all ranks. Pieces are ranges of it as a flat array,
     cut by ``bounds(x.size, N)`` or by ``offsets`` (N + 1 rising numbers from 0 to x.size, equal on
     all ranks). ``out``: a flat array for piece r; without it, piece r of ``x`` is overwritten. The
-    rest of ``x`` is never changed. ``op``: "sum", "max" or "min".
+    rest of ``x`` is left alone. ``op``: "sum", "max" or "min".
 
     All ranks call it. Each sends N - 1 messages, all of ``x`` but piece r: (N - 1) / N of its bytes
     where N divides it. The work buffer is two pieces, as one arrives while the other is sent; it is

@@ -70,8 +70,8 @@ class MpiComm(Comm):
     def _exchange(
         self, send: Array | None, to: int | None, recv: Array | None, source: int | None, tag: int
     ) -> None:
-        nothing_else = self.headers is None and not self.state.started
-        if nothing_else and self._certain(recv, source) and self._certain(send, to) and not tag:
+        plain = not (self.transport.debug or self.transport.synchronous or self.state.started)
+        if plain and not tag and self._certain(recv, source) and self._certain(send, to):
             self._swap(send, to, recv, source)  # type: ignore[arg-type]
         else:
             super()._exchange(send, to, recv, source, tag)
@@ -95,18 +95,11 @@ class MpiComm(Comm):
         of Python counts for all of them.
         """
         status, tag, nbytes = self._status, self.tags.tag(self.number, 0), recv.nbytes
+        leaves, comes = (send, send.nbytes, MPI.BYTE), (recv, nbytes, MPI.BYTE)
         self.traffic.add(self.op, send.nbytes)
         self.transport.patience.waiting = (swap_text, self, to, source)
         try:
-            self.mpi.Sendrecv(
-                (send, send.nbytes, MPI.BYTE),
-                to,
-                tag,
-                (recv, nbytes, MPI.BYTE),
-                source,
-                tag,
-                status,
-            )
+            self.mpi.Sendrecv(leaves, to, tag, comes, source, tag, status)
         except MPI.Exception as error:
             if error.Get_error_class() != MPI.ERR_TRUNCATE:
                 raise
