@@ -21,10 +21,9 @@ from minidist.comm.mpi_requests import (
     Receive,
     Send,
     misfit,
-    requests_text,
-    swap_text,
     wait_for_parts,
 )
+from minidist.comm.patience import requests_text, swap_text
 from minidist.comm.tags import TagSpace
 from minidist.comm.traffic import Traffic
 from minidist.comm.transport import Transport

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 REMEDY = "all ranks must make the same calls, in the same order, with equal sizes and dtypes"
 
-SHOWN = 4  # of the requests that a rank waits for
-
 
 class Part:
     """One MPI message: its request, how many bytes it should have, and its status at the end."""
@@ -197,15 +195,3 @@ def wait_for_parts(requests: Sequence[MpiRequest], all_of_them: bool) -> None:
         for request, part in owners:
             request.explain(part, error)
         raise
-
-
-def requests_text(requests: Sequence[Request]) -> str:
-    """Say what a wait for these requests waits for; the first few are enough."""
-    waiting = [r for r in requests if not r.done]
-    more = [f"and {len(waiting) - SHOWN} more"] if len(waiting) > SHOWN else []
-    return "; ".join([*map(str, waiting[:SHOWN]), *more])
-
-
-def swap_text(comm: Comm, to: int, source: int) -> str:
-    """Say what a blocking exchange waits for."""
-    return f"send to rank {to} and receive from rank {source}, tag 0, in {comm.where}"

@@ -16,7 +16,12 @@ The thread can run because MPI calls leave Python's lock while they block.
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
+
+from minidist.comm.base import Comm, Request
+
+SHOWN = 4  # of the requests that a rank waits for
 
 
 class Patience:
@@ -51,3 +56,15 @@ class Patience:
                 sys.stderr.write(line)  # in one piece, so that lines of two ranks do not mix
                 sys.stderr.flush()
                 due *= 2
+
+
+def requests_text(requests: Sequence[Request]) -> str:
+    """Say what a wait for these requests waits for; the first few are enough."""
+    waiting = [r for r in requests if not r.done]
+    more = [f"and {len(waiting) - SHOWN} more"] if len(waiting) > SHOWN else []
+    return "; ".join([*map(str, waiting[:SHOWN]), *more])
+
+
+def swap_text(comm: Comm, to: int, source: int) -> str:
+    """Say what a blocking exchange waits for."""
+    return f"send to rank {to} and receive from rank {source}, tag 0, in {comm.where}"

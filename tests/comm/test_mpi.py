@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from minidist.comm import run
@@ -83,6 +84,15 @@ laws.same(got, sent - np.uint8(comm.rank) + np.uint8(left), "in three pieces")
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_the_ring_agrees_with_mpi_for_all_sizes(mpirun, ranks):
     mpirun(RING, ranks=ranks)
+
+
+@pytest.mark.mpi
+def test_sizes_beyond_32_bits_are_cut():
+    from minidist.comm.mpi_requests import pieces
+
+    huge = np.empty(2**31 + 8, np.uint8)  # never touched, so it is no memory
+    assert [n for _, n in pieces(huge, 1 << 30)] == [1 << 30, 1 << 30, 8]
+    assert [n for _, n in pieces(np.empty(0), 1 << 30)] == [0]
 
 
 MUTANTS = """
