@@ -14,16 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
+from minidist.comm.detect import outside_mpi
+
 Process: TypeAlias = subprocess.Popen[str]
 Completed: TypeAlias = subprocess.CompletedProcess[str]
-
-# A parent that is itself a rank would make its children believe that they belong to its world.
-INHERITED = ("PMIX_", "PMI_", "PRTE_", "OMPI_COMM_", "OMPI_UNIVERSE_", "HYDI_", "MINIDIST_WORLD")
-
-
-def outside_mpi(env: Mapping[str, str]) -> dict[str, str]:
-    """Return `env` without what an MPI launcher tells its ranks."""
-    return {name: value for name, value in env.items() if not name.startswith(INHERITED)}
 
 
 def start(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = None) -> Process:

@@ -12,8 +12,9 @@ import pytest
 
 from minidist import launch
 from minidist.cli import COMMANDS, main, parse
+from minidist.comm.detect import INHERITED, outside_mpi
 from minidist.errors import LaunchError
-from minidist.processes import INHERITED, finish, outside_mpi, start
+from minidist.processes import finish, start
 
 HELLO = """
 import json, os

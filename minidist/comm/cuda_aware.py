@@ -19,8 +19,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from minidist.comm.detect import outside_mpi
 from minidist.errors import ConfigError
-from minidist.processes import outside_mpi
 
 VARIABLE = "MINIDIST_CUDA_AWARE"
 TIMEOUT = 60.0  # seconds for the child: it starts MPI and CuPy

@@ -9,17 +9,15 @@ same for a program that is started plainly, and put the rank in front of each li
     [rank 2] ValueError: no such file
 
 They see what Python reports: exceptions that nobody catches, in any thread, and Ctrl-C. Of
-`sys.exit(3)` Python reports nothing, so that function is replaced by one whose exception notices.
-(`raise SystemExit(3)` goes past it, and only `python -m mpi4py` sees that.)
+`sys.exit(3)` Python reports nothing; only `python -m mpi4py` sees that.
 """
 
-import atexit
 import sys
 import threading
 import traceback
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 Abort = Callable[[int], Any]
 """Ends all ranks with a status: `MPI.COMM_WORLD.Abort`."""
@@ -47,47 +45,9 @@ class EndAll:
             self(args.exc_type, args.exc_value, args.exc_traceback)
 
 
-class Exit(SystemExit):
-    """What `sys.exit` raises. It knows whether it ends the process or was caught on the way.
-
-    The interpreter asks an uncaught SystemExit for its ``code`` when all frames of the program have
-    gone; whoever catches one and asks still has a frame.
-    """
-
-    def __init__(self, status: Any, ends_process: Callable[[Any], None]) -> None:
-        super().__init__(status)
-        self._status, self._ends_process = status, ends_process
-
-    @property
-    def code(self) -> Any:  # type: ignore[override]
-        """The exit status."""
-        try:
-            sys._getframe(1)
-        except ValueError:
-            self._ends_process(self._status)
-        return self._status
-
-
-class ExitAll:
-    """Installed as `sys.exit`: a process that ends by it with a failure ends all ranks."""
-
-    def __init__(self, abort: Abort) -> None:
-        self.abort = abort
-
-    def __call__(self, status: Any = None) -> NoReturn:
-        """Raise SystemExit, as `sys.exit` does."""
-        raise Exit(status, self._ends_process)
-
-    def _ends_process(self, status: Any) -> None:
-        if status not in (None, 0):
-            atexit.register(self.abort, status if isinstance(status, int) else 1)
-
-
 def end_all_on_failure(rank: int, abort: Abort) -> None:
     """Install the hooks in this process, once."""
     if isinstance(sys.excepthook, EndAll):
         return
     hook = EndAll(rank, abort)
     sys.excepthook, threading.excepthook = hook, hook.in_thread
-    if "mpi4py.run" not in sys.modules:  # started plainly, not by `python -m mpi4py`
-        sys.exit = ExitAll(abort)

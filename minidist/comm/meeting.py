@@ -1,13 +1,10 @@
 """Control among in-process ranks: everybody brings one object and leaves with all of them."""
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from minidist.comm.base import Request
+from minidist.comm.base import Comm, Request
 from minidist.errors import MismatchError
-
-if TYPE_CHECKING:
-    from minidist.comm.inprocess import InProcessComm
 
 
 class Meeting:
@@ -45,7 +42,7 @@ class Meeting:
 class Attendance(Request):
     """A rank's wait for the others, as a request, so that its collectives go on meanwhile."""
 
-    def __init__(self, comm: "InProcessComm", meeting: Meeting) -> None:
+    def __init__(self, comm: Comm, meeting: Meeting) -> None:
         super().__init__(comm, meeting.op, comm.rank, 0)
         self.meeting = meeting
 

@@ -16,6 +16,7 @@ from mpi4py import MPI
 from minidist.comm.base import Comm, RankState, Request
 from minidist.comm.headers import Headers
 from minidist.comm.mpi_requests import (
+    Carrier,
     Control,
     MpiRequest,
     Receive,
@@ -45,8 +46,9 @@ class MpiComm(Comm):
         super().__init__(mpi.rank, mpi.size, name, state, parent)
         self.mpi, self.transport = mpi, transport
         mpi.Set_errhandler(MPI.ERRORS_RETURN)  # exceptions, whatever the original does
-        self.headers = Headers(mpi.Dup()) if transport.debug else None
-        self.tags = TagSpace(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 0)
+        headers = Headers(mpi.Dup()) if transport.debug else None
+        tags = TagSpace(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or 0)
+        self.carrier = Carrier(mpi, transport, headers, tags)
         self._status = MPI.Status()
 
     @property
@@ -61,10 +63,10 @@ class MpiComm(Comm):
     # --- messages ---------------------------------------------------------------------------------
 
     def _isend(self, x: Array, to: int, tag: int) -> Request:
-        return Send(self, x, to, tag)
+        return Send(self, self.carrier, x, to, tag)
 
     def _irecv(self, x: Array, source: int, tag: int) -> Request:
-        return Receive(self, x, source, tag)
+        return Receive(self, self.carrier, x, source, tag)
 
     def _exchange(
         self, send: Array | None, to: int | None, recv: Array | None, source: int | None, tag: int
@@ -93,7 +95,7 @@ class MpiComm(Comm):
         Every ring runs through here, and between cores that several ranks share each microsecond
         of Python counts for all of them.
         """
-        status, tag, nbytes = self._status, self.tags.tag(self.number, 0), recv.nbytes
+        status, tag, nbytes = self._status, self.carrier.tags.tag(self.number, 0), recv.nbytes
         leaves, comes = (send, send.nbytes, MPI.BYTE), (recv, nbytes, MPI.BYTE)
         self.traffic.add(self.op, send.nbytes)
         self.transport.patience.waiting = (swap_text, self, to, source)
@@ -109,7 +111,7 @@ class MpiComm(Comm):
             raise misfit(self, recv, source, came)
 
     def _block(self, requests: Sequence[Request], all_of_them: bool) -> None:
-        if self.headers is not None:
+        if self.transport.debug:
             all_of_them = False  # each header that arrives lets a payload in, which others wait for
         mine = [r for r in requests if isinstance(r, MpiRequest)]
         self.transport.patience.waiting = (requests_text, mine)
@@ -157,7 +159,7 @@ class MpiComm(Comm):
         All ranks call it, after their last message here. Groups split off are freed one by one.
         """
         self.mpi.Free()
-        if self.headers is not None:
-            self.headers.mpi.Free()
+        if self.carrier.headers is not None:
+            self.carrier.headers.mpi.Free()
         if self.traffic.parent is None:
             self.transport.patience.close()

@@ -15,20 +15,29 @@ So in debug mode a header goes ahead, and the payload is received only if it is 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import numpy as np
 from mpi4py import MPI
 
 from minidist.comm.base import Comm, Request
-from minidist.comm.headers import SIZE
+from minidist.comm.headers import SIZE, Headers
+from minidist.comm.tags import TagSpace
+from minidist.comm.transport import Transport
 from minidist.errors import MismatchError
 from minidist.ops.arrays import Array
 
-if TYPE_CHECKING:
-    from minidist.comm.mpi_comm import MpiComm
-
 REMEDY = "all ranks must make the same calls, in the same order, with equal sizes and dtypes"
+
+
+@dataclass
+class Carrier:
+    """What carries the messages of one communicator. ``headers``: in debug mode only."""
+
+    mpi: MPI.Intracomm
+    transport: Transport
+    headers: Headers | None
+    tags: TagSpace
 
 
 class Part:
@@ -83,16 +92,16 @@ class MpiRequest(Request):
 class Send(MpiRequest):
     """A message that leaves: the header first, if there is one, then the payload."""
 
-    def __init__(self, comm: "MpiComm", x: Array, to: int, tag: int) -> None:
+    def __init__(self, comm: Comm, carrier: Carrier, x: Array, to: int, tag: int) -> None:
         super().__init__(comm, "send", to, tag)
-        self._way = comm.transport.staging.way(x)
+        self._way = carrier.transport.staging.way(x)
         self._buffer = self._way.outgoing(x)
-        mpi_tag, start = comm.tags.tag(comm.number, tag), comm.mpi.Isend
-        if comm.headers is not None:
-            self.parts.append(Part(comm.headers.send(comm, x, to, mpi_tag), SIZE))
-        if comm.transport.synchronous:
-            start = comm.mpi.Issend
-        for piece, nbytes in pieces(self._buffer, comm.transport.largest):
+        mpi_tag, start = carrier.tags.tag(comm.number, tag), carrier.mpi.Isend
+        if carrier.headers is not None:
+            self.parts.append(Part(carrier.headers.send(comm, x, to, mpi_tag), SIZE))
+        if carrier.transport.synchronous:
+            start = carrier.mpi.Issend
+        for piece, nbytes in pieces(self._buffer, carrier.transport.largest):
             self.parts.append(Part(start((piece, nbytes, MPI.BYTE), to, mpi_tag), nbytes))
 
     def _complete(self) -> None:
@@ -102,27 +111,25 @@ class Send(MpiRequest):
 class Receive(MpiRequest):
     """A message that comes. ``admit`` posts the MPI receives; in debug mode after the header."""
 
-    comm: "MpiComm"
-
-    def __init__(self, comm: "MpiComm", x: Array, source: int, tag: int) -> None:
+    def __init__(self, comm: Comm, carrier: Carrier, x: Array, source: int, tag: int) -> None:
         super().__init__(comm, "receive", source, tag)
-        self.x, self._mpi_tag = x, comm.tags.tag(comm.number, tag)
-        self._way = comm.transport.staging.way(x)
+        self.x, self._carrier, self._mpi_tag = x, carrier, carrier.tags.tag(comm.number, tag)
+        self._way = carrier.transport.staging.way(x)
         self._buffer = self._way.incoming(x)
         self._admitted = False
-        if comm.headers is None:
+        if carrier.headers is None:
             self.admit()
         else:
-            handle = comm.headers.receive(comm, x, source, self._mpi_tag, self.admit)
+            handle = carrier.headers.receive(comm, x, source, self._mpi_tag, self.admit)
             self.parts.append(Part(handle, SIZE))
 
     def admit(self) -> None:
         """Post the receives of the payload."""
         self._admitted = True
-        start = self.comm.mpi.Irecv
+        start = self._carrier.mpi.Irecv
         self.parts = [
             Part(start((piece, nbytes, MPI.BYTE), self.peer, self._mpi_tag), nbytes)
-            for piece, nbytes in pieces(self._buffer, self.comm.transport.largest)
+            for piece, nbytes in pieces(self._buffer, self._carrier.transport.largest)
         ]
 
     def explain(self, part: Part, error: MPI.Exception) -> None:
@@ -132,8 +139,8 @@ class Receive(MpiRequest):
             raise self._misfit() from error
 
     def _arrived(self) -> bool:
-        if not self._admitted and self.comm.headers is not None:
-            self.comm.headers.admit(self.peer, self._mpi_tag)
+        if not self._admitted and self._carrier.headers is not None:
+            self._carrier.headers.admit(self.peer, self._mpi_tag)
         return self._admitted and super()._arrived()
 
     def _complete(self) -> None:

@@ -63,8 +63,8 @@ for dtype in ("f4", "i8", "f2", ml_dtypes.bfloat16):
         laws.all_reduce(comm, ring.all_reduce, n, dtype=dtype)
 
 import itertools
-comm.tags = TagSpace(6 * TAGS - 1)    # channels come round to the first tags, in flight
-comm._channels = itertools.count(comm.tags.half - 5)
+comm.carrier.tags = TagSpace(6 * TAGS - 1)  # channels come round to the first tags, in flight
+comm._channels = itertools.count(comm.carrier.tags.half - 5)
 started = [ring.all_reduce.start(comm, laws.values(comm.rank, 20_000) + i) for i in range(10)]
 for i in (7, 3, 9, 0, 8, 2, 1, 6, 4, 5):
     laws.same(started[i].wait(), laws.combined(comm.size, 20_000, "sum") + i * comm.size, str(i))
