@@ -115,11 +115,9 @@ def sizes(first: int, last: int, factor: int) -> list[int]:
 
 def circumstances(**more: Any) -> dict[str, Any]:
     """Return what a later reader must know about a run: command, commit, machine, versions."""
-    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(git, capture_output=True, text=True).stdout.strip()
     return {
         "command": " ".join(sys.argv),
-        "commit": commit,
+        "commit": _commit(),
         "host": platform.node(),
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0)),
@@ -128,6 +126,14 @@ def circumstances(**more: Any) -> dict[str, Any]:
         "minidist": minidist.__version__,
         **more,
     }
+
+
+def _commit() -> str:
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    try:
+        return subprocess.run(git, capture_output=True, text=True).stdout.strip()
+    except OSError:  # no git here
+        return ""
 
 
 def _cpu() -> str:

@@ -20,6 +20,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 ALLOCATOR = {
@@ -42,6 +43,15 @@ def restart_with(settings: Mapping[str, str]) -> None:
     if not settings.items() <= os.environ.items():
         sys.stdout.flush()
         os.execve(sys.executable, sys.orig_argv, {**os.environ, **settings})
+
+
+def from_checkout() -> dict[str, str]:
+    """Return the environment in which a bare checkout runs: minidist from here, one BLAS thread."""
+    root, path = str(Path(__file__).resolve().parent.parent), os.environ.get("PYTHONPATH", "")
+    if root not in path.split(os.pathsep):
+        path = root + (os.pathsep + path if path else "")
+    threads = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return {"PYTHONPATH": path, **dict.fromkeys(threads, "1")}
 
 
 class Variant(NamedTuple):
