@@ -38,7 +38,6 @@ def reduce_scatter(
     out: Array | None = None,
     op: str = "sum",
     offsets: Sequence[int] | None = None,
-    spare: Array | None = None,
 ) -> Steps:
     """Combine ``x`` over all ranks; rank r ends with piece r of the result, and returns it.
 
@@ -48,8 +47,7 @@ def reduce_scatter(
     rest of ``x`` is left alone. ``op``: "sum", "max" or "min".
 
     All ranks call it. Each sends N - 1 messages, all of ``x`` but piece r: (N - 1) / N of its bytes
-    where N divides it. The work buffer is two pieces, as one arrives while the other is sent; it is
-    one if partial sums may be left in ``spare``, an array like ``x`` or ``x`` itself.
+    where N divides it. The work buffer is two pieces: one arrives while the other is sent.
 
     float16 and bfloat16 are added in float32 and rounded once a hop, so N - 1 times: the error of a
     sum is at most (N - 1) u (1 + u)**(N - 2) times the sum of the magnitudes, with u = 2**-11 for
@@ -67,17 +65,13 @@ def reduce_scatter(
     if n == 1 and out is not None:
         own[...] = flat
     longest = max(piece(i).size for i in range(n)) if n > 1 else 0
-    partial = None if spare is None else _pieces(comm, _flat(comm, spare), offsets)
-    halves = 2 if partial is None else 1
-    with comm.scratch(halves * longest, like=flat) as room:
+    with comm.scratch(2 * longest, like=flat) as room:
         passing = piece(r - 1)
         for s in range(n - 1):
-            i = r - 2 - s
-            mine = piece(i)
-            arriving = room[s % halves * longest :][: mine.size]
+            mine = piece(r - 2 - s)
+            arriving = room[s % 2 * longest :][: mine.size]  # the other half is still being sent
             yield Exchange(comm, passing, (r + 1) % n, arriving, (r - 1) % n)
-            place = arriving if partial is None else partial(i)
-            passing = own if s == n - 2 else place
+            passing = own if s == n - 2 else arriving
             combine(op, arriving, mine, out=passing)
     return own
 
@@ -119,11 +113,11 @@ def all_reduce(comm: Any, x: Array, out: Array | None = None, op: str = "sum") -
     divides it (twice the bytes less pieces r and r + 1 otherwise). Half types: `reduce_scatter`.
     """
     if out is None:
-        yield from reduce_scatter.steps(comm, x, op=op, spare=x)
+        yield from reduce_scatter.steps(comm, x, op=op)
         return (yield from all_gather.steps(comm, x))
     _check_result(comm, out, x)
     own = _pieces(comm, _flat(comm, out), None)(comm.rank)
-    yield from reduce_scatter.steps(comm, x, own, op, spare=out)
+    yield from reduce_scatter.steps(comm, x, own, op)
     return (yield from all_gather.steps(comm, out))
 
 
@@ -137,8 +131,7 @@ def _pieces(comm: Any, flat: Array, offsets: Sequence[int] | None) -> Callable[[
     """Return a function that gives piece ``i`` modulo N of the flat array, as a view."""
     n, size = comm.size, flat.size
     cut = bounds(size, n) if offsets is None else list(offsets)
-    given = offsets is not None
-    if given and (len(cut) != n + 1 or cut[0] != 0 or cut[-1] != size or cut != sorted(cut)):
+    if len(cut) != n + 1 or cut[0] != 0 or cut[-1] != size or cut != sorted(cut):
         raise ConfigError(
             f"{comm.at('offsets')}: {cut} do not cut {size} elements into {n} pieces; need {n + 1} "
             f"rising numbers from 0 to {size}"

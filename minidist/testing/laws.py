@@ -32,7 +32,8 @@ def values(rank: int, n: int, dtype: Any = np.float64) -> np.ndarray:
 def combined(ranks: int, n: int, op: str, dtype: Any = np.float64) -> np.ndarray:
     """The right result, from one process on all inputs, by a plainer route than the ring."""
     inputs = np.stack([values(r, n) for r in range(ranks)])
-    return REFERENCE[op].reduce(inputs, axis=0).astype(dtype)
+    result: np.ndarray = REFERENCE[op].reduce(inputs, axis=0).astype(dtype)
+    return result
 
 
 def same(got: np.ndarray, want: np.ndarray, who: str) -> None:

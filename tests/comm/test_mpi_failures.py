@@ -55,6 +55,11 @@ def test_a_rank_that_raises_ends_all_with_its_traceback(mpirun):
     assert 'raise ValueError("rank one is ill")' in done.stderr
 
 
+def test_a_rank_that_exits_ends_all(mpirun):
+    exits = "if comm.rank == 1: sys.exit(3)\nring.all_reduce(comm, x)"
+    assert mpirun(HEAD + exits, ranks=3, timeout=30, check=False).returncode == 3
+
+
 PLAIN = {
     "raises": (RAISES, 1, "[rank 1] ValueError: rank one is ill"),
     "interrupted": (

@@ -236,6 +236,17 @@ def test_a_tied_model_has_one_table_with_two_users():
     assert units[0].parameters()[0] is units[-1].parameters()[-1]
 
 
+@pytest.mark.parametrize("tied", [False, True])
+def test_first_values_by_the_fan_in_of_the_whole_matrix(tied):
+    config = DecoderConfig(width=64, heads=4, hidden=100, tied=tied)
+    init = {p.name: p.init for p in parameters(build_decoder(config))}
+    assert init["embed"] == (1 / 8 if tied else 1)
+    assert init["blocks.0.attention.q"] == 1 / 8
+    assert np.isclose(init["blocks.0.attention.out"], 1 / 8 / np.sqrt(8))
+    assert np.isclose(init["blocks.3.mlp.down"], 1 / 10 / np.sqrt(8))
+    assert init["norm"] == "ones"
+
+
 def test_smollm2_has_the_published_number_of_parameters():
     config = DecoderConfig(layers=30, width=576, heads=9, groups=3, hidden=1536, vocabulary=49152,
                            tied=True)  # fmt: skip
