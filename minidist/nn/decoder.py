@@ -154,7 +154,7 @@ def _matrix(
     The fan-in is that of the whole matrix, not of the part that a rank holds. GPT-2's 0.02 for all
     matrices is meant for widths near 1000: at width 128 it starts four times too small. 300 steps
     on Shakespeare's bytes (width 128, batch 12 x 128, validation loss) ended at 2.13 with 0.02, at
-    2.02 with the fan-in for all matrices, and at 1.99 with fan-in 1 for the embedding besides.
+    2.02 with the fan-in of each matrix, and at 1.995 with fan-in 1 for the embedding besides.
     """
     return Parameter(name, (rows, columns), init=1.0 / sqrt(fan_in or columns), seed=config.seed)
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from minidist.bounds import bounds
 from minidist.errors import ConfigError
-from minidist.nn import At, DecoderConfig, Parameter, allocate, build_decoder, decoder
+from minidist.nn import At, DecoderConfig, Linear, Parameter, allocate, build_decoder, decoder
 from minidist.testing import fake_device
 from minidist.testing.gradients import check_gradient, fingerprint
-from minidist.testing.mutants import rebind
+from minidist.testing.mutants import mutate, rebind
 
 TINY = {
     "layers": 2,
@@ -198,6 +198,37 @@ def test_recomputing_a_unit_gives_the_same_bits():
     at = place()
     x, _ = units[0].forward(toy.tokens(at), at)
     assert np.array_equal(units[1].forward(x, at)[0], units[1].forward(x, at)[0])
+
+
+def arrays_in(thing):
+    if isinstance(thing, np.ndarray):
+        yield thing
+    elif isinstance(thing, (tuple, list)):
+        for part in thing:
+            yield from arrays_in(part)
+
+
+def check_contexts(units, toy):
+    """What forward keeps holds no weights: those may be gone, or changed, before backward."""
+    _, contexts = forward(units, toy.tokens(place()), place())
+    kept = list(arrays_in(contexts))
+    assert len(kept) > 20
+    for p in parameters(units):
+        assert not any(np.may_share_memory(p.data, x) for x in kept), p.name
+
+
+def test_contexts_hold_no_parameter():
+    check_contexts(*model(DecoderConfig(**TINY, bias=True, dropout=0.3)))
+
+
+def test_contexts_mutant():
+    wrong = mutate(
+        Linear, "self.weight.local[0]), x", "self.weight.local[0]), (x, self.weight.data)"
+    )
+    units, toy = model(DecoderConfig(**TINY))
+    units[-1].layers = (units[-1].layers[0], wrong(units[-1].layers[1].weight), units[-1].layers[2])
+    with pytest.raises(AssertionError):
+        check_contexts(units, toy)
 
 
 def test_without_labels_the_last_unit_returns_logits():
