@@ -7,8 +7,9 @@ It needs NumPy, CuPy and this checkout. What else is missing (greenlet, mpi4py, 
 named, and only the checks that need it are skipped. The JSON is written anew after every check, so
 that a run which is cut short leaves what it has found.
 
-Exit status 0 when no check failed, 1 when one did, 2 without a GPU. What is compared with what is
-said in `device_ops` and `device_checks`. Written without a GPU at hand: so far it has only run with --fake.
+Exit status 0 when no check failed, 1 when one did, 2 without a GPU. What is compared with what
+stands in `device_ops` and `device_checks`. Written without a GPU at hand: so far it has only run
+with --fake.
 """
 
 import argparse

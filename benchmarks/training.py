@@ -3,16 +3,16 @@
     minidist launch -n 2 -- benchmarks/training.py                       together and as copies
     python benchmarks/training.py --width 256 --against torch            beside eager PyTorch
 
-Model, batch and optimiser are those of `minidist train`, and so are the flags. On N ranks four
-things are timed in turn, each twice:
+Model, batch and optimiser are those of `minidist train`, and so are the flags. On N ranks two
+things are timed in turn:
 
     together   one model: N slices of a batch, gradients summed by the ring
     copies     N programs that do not know of each other, each with a batch as large as a slice
 
 The copies are what this machine can do with N processes, since they too share its memory and its
-clock. `of copies` is the speed of the one, with that of the other as 1, round by round. At `--batch
-16` the slices are 16 / N samples large (the same batch on any number of ranks), then 16 (the batch
-grows with the ranks).
+cores. `of copies` is the speed of the one, with that of the other as 1, round by round. Both are
+timed at two sizes. With `--batch 16` a slice has 16 / N samples (the same batch on any number of
+ranks), or 16 (the batch grows with the ranks).
 
 The sampling is explained in `timing`. PyTorch is timed on one rank, with one thread, after losses,
 gradients and weights have been compared.
@@ -242,8 +242,8 @@ def measure(comm: Comm, args: argparse.Namespace) -> int:
     return 0
 
 
-def main() -> int:
-    args = arguments()
+def main(words: list[str] | None = None) -> int:
+    args = arguments(words)
     restart_with(THREADS if args.untuned else {**THREADS, **ALLOCATOR})
     try:
         if launched():
