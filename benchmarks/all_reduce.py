@@ -28,12 +28,12 @@ from mpi4py import MPI
 from mpi4py import __version__ as MPI4PY
 from table import Cell, Row, circumstances, header, line, number, sizes, write_json
 
+from minidist.arrays import Array, to_host
 from minidist.collectives import ring
 from minidist.comm import world
 from minidist.comm.staging import Direct
 from minidist.device import choose_device
 from minidist.errors import ConfigError
-from minidist.ops.arrays import Array, to_host
 
 DTYPES = {
     "float": np.float32,

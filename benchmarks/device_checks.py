@@ -11,10 +11,10 @@ import numpy as np
 from device_ops import Skip, Target, cases, differ, random_bits, same
 
 from minidist import ops
+from minidist.arrays import Array, to_host
 from minidist.device import choose_device, gpu
 from minidist.errors import LaunchError
 from minidist.nn import At, DecoderConfig, allocate, build_decoder
-from minidist.ops.arrays import Array, to_host
 
 # --- the model ----------------------------------------------------------------------------------
 

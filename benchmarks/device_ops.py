@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minidist import ops
-from minidist.ops.arrays import Array, to_host
+from minidist.arrays import Array, to_host
 from minidist.ops.reduce import combine
 
 U32 = 2.0**-24

@@ -12,8 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from minidist.arrays import Array
 from minidist.nn import At, Chain, Later, Layer
-from minidist.ops.arrays import Array
 
 NAMES = {"Linear": "head", "CrossEntropy": "loss"}
 """What a kind is called whose class has another name: the only Linear in a chain is the head."""

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from minidist import ops
+from minidist.arrays import namespace
 from minidist.comm import run
-from minidist.ops.arrays import namespace
 from minidist.testing import fake_device
 from minidist.train.config import Session, TrainConfig
 from minidist.train.corpus import Text

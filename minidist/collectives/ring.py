@@ -23,11 +23,11 @@ lets replicas drift apart: open-mpi/ompi#12258.)
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from minidist.arrays import Array
 from minidist.bounds import bounds
 from minidist.collectives.steps import Collective, Exchange, Steps
 from minidist.comm.checks import check_array, check_disjoint, check_writable
 from minidist.errors import ArrayError, ConfigError
-from minidist.ops.arrays import Array
 from minidist.ops.reduce import check_op, combine
 
 

@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from minidist.arrays import Array
 from minidist.collectives.steps import Collective, Exchange
 from minidist.comm.scratch import Scratch
 from minidist.errors import DeadlockError
-from minidist.ops.arrays import Array
 
 
 @dataclass

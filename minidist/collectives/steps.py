@@ -20,8 +20,8 @@ NCCL's kernels); here the same few lines serve all four uses.
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from minidist.arrays import Array
 from minidist.comm.base import Comm, Request
-from minidist.ops.arrays import Array
 
 
 class Exchange(NamedTuple):

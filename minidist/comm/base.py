@@ -21,6 +21,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self
 
+from minidist.arrays import Array
 from minidist.comm.checks import (
     check_array,
     check_disjoint,
@@ -31,7 +32,6 @@ from minidist.comm.checks import (
 from minidist.comm.scratch import Scratch
 from minidist.comm.traffic import Traffic
 from minidist.errors import RankError
-from minidist.ops.arrays import Array
 
 
 class Request(ABC):

@@ -7,8 +7,8 @@ it was, all without a word (mpi4py/mpi4py#238, NVIDIA/nccl#1417). Here they are 
 
 from typing import Protocol
 
+from minidist.arrays import Array, namespace
 from minidist.errors import ArrayError, RankError
-from minidist.ops.arrays import Array, namespace
 
 TAGS = 1 << 15
 """Tags of one channel are 0 .. TAGS - 1."""

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from mpi4py import MPI
 
+from minidist.arrays import Array
 from minidist.comm.base import Comm
 from minidist.errors import MismatchError
-from minidist.ops.arrays import Array
 
 SIZE = 256  # bytes; longer texts are cut
 

@@ -16,13 +16,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from minidist.arrays import Array
 from minidist.comm.base import Comm, RankState, Request
 from minidist.comm.links import Link, Links, as_links
 from minidist.comm.meeting import Attendance, Meeting
 from minidist.comm.postoffice import Address, InProcessRequest, PostOffice
 from minidist.comm.scheduler import Scheduler, Wait
 from minidist.comm.traffic import Traffic
-from minidist.ops.arrays import Array
 
 
 def run(

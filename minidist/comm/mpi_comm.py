@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 import numpy as np
 from mpi4py import MPI
 
+from minidist.arrays import Array
 from minidist.comm.base import Comm, RankState, Request
 from minidist.comm.headers import Headers
 from minidist.comm.mpi_requests import (
@@ -29,7 +30,6 @@ from minidist.comm.tags import TagSpace
 from minidist.comm.traffic import Traffic
 from minidist.comm.transport import Transport
 from minidist.errors import MismatchError
-from minidist.ops.arrays import Array
 
 
 class MpiComm(Comm):

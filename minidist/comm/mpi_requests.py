@@ -20,12 +20,12 @@ from dataclasses import dataclass
 import numpy as np
 from mpi4py import MPI
 
+from minidist.arrays import Array
 from minidist.comm.base import Comm, Request
 from minidist.comm.headers import SIZE, Headers
 from minidist.comm.tags import TagSpace
 from minidist.comm.transport import Transport
 from minidist.errors import MismatchError
-from minidist.ops.arrays import Array
 
 REMEDY = "all ranks must make the same calls, in the same order, with equal sizes and dtypes"
 

@@ -11,11 +11,11 @@ two are joined: `hand_over`. Real MPI libraries keep exactly these two queues, u
 from collections import defaultdict, deque
 from typing import Any, NamedTuple
 
+from minidist.arrays import Array
 from minidist.comm.base import Comm, Request
 from minidist.comm.links import Links
 from minidist.comm.scheduler import Scheduler
 from minidist.errors import MismatchError
-from minidist.ops.arrays import Array
 
 
 class Address(NamedTuple):

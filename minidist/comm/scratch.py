@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from minidist.ops.arrays import Array, namespace
+from minidist.arrays import Array, namespace
 
 
 class Scratch:

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from minidist.ops.arrays import Array, namespace, to_host
+from minidist.arrays import Array, namespace, to_host
 
 
 class Way(ABC):

@@ -8,7 +8,7 @@ layer ever counts 0, 1, 2, ...
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from minidist.ops.arrays import Array
+from minidist.arrays import Array
 
 
 def nothing() -> None:

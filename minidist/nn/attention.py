@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from minidist import ops
+from minidist.arrays import Array
 from minidist.nn.at import At
 from minidist.nn.layer import Later, Layer
 from minidist.nn.linear import Linear
-from minidist.ops.arrays import Array
 
 
 class AttentionObject(Protocol):

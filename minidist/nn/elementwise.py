@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from minidist import ops
+from minidist.arrays import Array
 from minidist.nn.at import At
 from minidist.nn.layer import Later, Layer
 from minidist.nn.parameter import Parameter
-from minidist.ops.arrays import Array
 
 
 @dataclass(frozen=True, eq=False)

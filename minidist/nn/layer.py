@@ -18,9 +18,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from minidist.arrays import Array
 from minidist.nn.at import At
 from minidist.nn.parameter import Parameter
-from minidist.ops.arrays import Array
 
 Later: TypeAlias = list[Callable[[], None]] | None
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from minidist import ops
+from minidist.arrays import Array, as_rows
 from minidist.nn.at import At
 from minidist.nn.layer import Later, Layer
 from minidist.nn.parameter import Parameter
-from minidist.ops.arrays import Array, as_rows
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from minidist import ops
+from minidist.arrays import Array
 from minidist.nn.at import At
 from minidist.nn.layer import Later, Layer
-from minidist.ops.arrays import Array
 
 Labels: TypeAlias = Callable[[At], Array]
 """From a place in the run to the integer labels (B, T); a negative label is ignored."""

@@ -24,9 +24,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from minidist.arrays import Array
 from minidist.errors import ArrayError, ConfigError
 from minidist.ops import random
-from minidist.ops.arrays import Array
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """(start, stop) along each axis of the whole tensor."""

@@ -7,7 +7,7 @@ Source: Shazeer, "GLU variants improve transformer", arXiv 2002.05202.
 
 import numpy as np
 
-from minidist.ops.arrays import Array, namespace, pieces
+from minidist.arrays import Array, namespace, pieces
 
 
 def swiglu(gate: Array, up: Array) -> Array:

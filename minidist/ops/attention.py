@@ -24,7 +24,7 @@ that share a key head; I = H + 1.
 
 import numpy as np
 
-from minidist.ops.arrays import Array, namespace
+from minidist.arrays import Array, namespace
 from minidist.ops.blocks import Block, sample_groups, visible_blocks
 
 

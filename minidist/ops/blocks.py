@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from minidist.ops.arrays import Array, namespace
+from minidist.arrays import Array, namespace
 
 QUERIES = 64
 """Queries in a block: enough for good matrix products, few enough to skip many hidden keys."""

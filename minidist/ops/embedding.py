@@ -3,8 +3,8 @@
 Suffixes: N tokens, V vocabulary, D width; ... any leading shape.
 """
 
+from minidist.arrays import Array, namespace, to_host
 from minidist.errors import ArrayError
-from minidist.ops.arrays import Array, namespace, to_host
 
 
 def embedding(ids: Array, table_VD: Array) -> Array:

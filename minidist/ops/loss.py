@@ -8,7 +8,7 @@ A mean taken per rank would weigh a token by which rank it landed on.
 Suffixes: N tokens, V vocabulary; ... any leading shape.
 """
 
-from minidist.ops.arrays import Array, namespace
+from minidist.arrays import Array, namespace
 
 
 def cross_entropy(logits_V: Array, labels: Array) -> tuple[Array, Array]:

@@ -8,7 +8,7 @@ square layer normalization", NeurIPS 2019).
 Suffixes: D width; ... any leading shape.
 """
 
-from minidist.ops.arrays import Array, as_rows, namespace
+from minidist.arrays import Array, as_rows, namespace
 
 
 def rms_norm(x_D: Array, weight_D: Array, eps: float) -> tuple[Array, Array]:

@@ -6,7 +6,7 @@ changes nothing.
 
 from math import sqrt
 
-from minidist.ops.arrays import Array, namespace, pieces
+from minidist.arrays import Array, namespace, pieces
 
 
 def sgd(data: Array, grad: Array, lr: float, weight_decay: float = 0.0) -> None:

@@ -29,8 +29,8 @@ from typing import TypeAlias
 
 import numpy as np
 
+from minidist.arrays import Array, namespace
 from minidist.errors import ConfigError
-from minidist.ops.arrays import Array, namespace
 
 Key: TypeAlias = "int | str | Array"
 

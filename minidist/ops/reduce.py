@@ -1,7 +1,7 @@
 """Elementwise combination of two pieces: what a reduction does with what it has just received."""
 
+from minidist.arrays import Array, namespace
 from minidist.errors import ConfigError
-from minidist.ops.arrays import Array, namespace
 
 OPS = {"sum": "add", "max": "maximum", "min": "minimum"}
 """The reductions, and the array function of each."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minidist.ops.arrays import Array, namespace
+from minidist.arrays import Array, namespace
 
 
 def rope_angles(positions_T: Array, head_size: int, base: float, dtype: Any) -> tuple[Array, Array]:

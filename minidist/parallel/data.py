@@ -35,12 +35,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from minidist.arrays import Array, to_host
 from minidist.bounds import bounds
 from minidist.collectives import Started, ring, wait_all
 from minidist.comm import Comm
 from minidist.errors import ConfigError, StepError
 from minidist.nn import Parameter, Shard
-from minidist.ops.arrays import Array, to_host
 from minidist.parallel.watch import UNSEEN, Watch
 
 TRAFFIC = "gradients"

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from minidist.arrays import to_host
 from minidist.errors import CheckpointError
-from minidist.ops.arrays import to_host
 from minidist.parallel.data import DataParallel
 from minidist.train.files import replace_file
 from minidist.train.optimizer import Optimizer, state_of

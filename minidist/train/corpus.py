@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidist.arrays import Array, asarray_like, to_host
 from minidist.errors import DataError
 from minidist.nn import At
-from minidist.ops.arrays import Array, asarray_like, to_host
 from minidist.ops.random import bits
 from minidist.train.order import permute
 

@@ -12,8 +12,8 @@ restart the bias correction of Adam.
 
 from typing import Protocol
 
+from minidist.arrays import Array, namespace
 from minidist.nn import Shard
-from minidist.ops.arrays import Array, namespace
 from minidist.ops.optim import adamw, sgd
 
 State = dict[str, Array]

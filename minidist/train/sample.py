@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from minidist.arrays import to_host
 from minidist.errors import ConfigError
 from minidist.nn import At
-from minidist.ops.arrays import to_host
 from minidist.ops.random import uniform
 
 

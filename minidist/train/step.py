@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from minidist.arrays import Array, to_host
 from minidist.bounds import bounds
 from minidist.collectives import ring
 from minidist.comm import Comm
 from minidist.errors import StepError
 from minidist.nn import At
-from minidist.ops.arrays import Array, to_host
 from minidist.parallel.data import DataParallel
 from minidist.parallel.watch import UNSEEN, Watch
 from minidist.train.corpus import Corpus

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from minidist.arrays import to_host
 from minidist.comm import Comm
 from minidist.errors import CheckpointError, MismatchError
 from minidist.nn import build_decoder
-from minidist.ops.arrays import to_host
 from minidist.options import dump_toml
 from minidist.parallel.data import DataParallel
 from minidist.parallel.watch import UNSEEN

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from minidist import ops
+from minidist.arrays import namespace, pieces, to_host
 from minidist.collectives import ring
 from minidist.comm import run
 from minidist.errors import DeviceError
-from minidist.ops.arrays import namespace, pieces, to_host
 from minidist.testing.fake_device import FakeArray, xp
 
 HOST = np.arange(6.0).reshape(2, 3)

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from minidist.arrays import to_host
 from minidist.comm import run
 from minidist.errors import MinidistError, StepError
 from minidist.nn import DecoderConfig, Parameter, build_decoder
-from minidist.ops.arrays import to_host
 from minidist.parallel.data import DataParallel
 from minidist.testing import fake_device
 from minidist.testing.mutants import mutate
