@@ -27,14 +27,15 @@ def rms_norm_backward(dy_D: Array, x_D: Array, weight_D: Array, r: Array) -> tup
     With n = x r the normalised row and g = dy weight its gradient: moving x along n changes only
     the length that is divided away again, so that component is taken out.
 
-        dx = r (g - n mean(g n))
+        dweight = sum over rows of dy n          dx = r (g - n mean(g n))
+
+    Both sums are matrix-vector products with dy x.
     """
-    xp = namespace(x_D)
-    normal_D = x_D * r
-    dweight_D = xp.einsum("nd,nd->d", as_rows(dy_D), as_rows(normal_D))
-    dx_D = dy_D * weight_D
-    along = xp.einsum("...d,...d->...", dx_D, normal_D)[..., None] / x_D.shape[-1]
-    normal_D *= along
-    dx_D -= normal_D
-    dx_D *= r
-    return dx_D, dweight_D
+    x_ND, dy_ND, r_N = as_rows(x_D), as_rows(dy_D), as_rows(r)[:, 0]
+    both_ND = dy_ND * x_ND
+    dweight_D = r_N @ both_ND
+    mean_N = (both_ND @ weight_D) * r_N / x_D.shape[-1]
+    dx_ND = dy_ND * weight_D
+    dx_ND -= x_ND * (r_N * mean_N)[:, None]
+    dx_ND *= r_N[:, None]
+    return dx_ND.reshape(x_D.shape), dweight_D

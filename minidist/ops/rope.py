@@ -37,10 +37,12 @@ def rope(x_TNH: Array, cos_T1H: Array, sin_T1H: Array) -> Array:
 
     that is, x times cosine plus x with its halves swapped times the signed sine.
     """
-    half = x_TNH.shape[-1] // 2
+    # The same factors for each head, written out: one long loop instead of one for each head.
+    xp, half = namespace(x_TNH), x_TNH.shape[-1] // 2
+    cos_TNH, sin_TNH = (xp.broadcast_to(a, x_TNH.shape[-3:]).copy() for a in (cos_T1H, sin_T1H))
     swapped = x_TNH.reshape(*x_TNH.shape[:-1], 2, half)[..., ::-1, :]
-    turned = swapped * sin_T1H.reshape(*sin_T1H.shape[:-1], 2, half)
-    y_TNH = x_TNH * cos_T1H
+    turned = swapped * sin_TNH.reshape(*sin_TNH.shape[:-1], 2, half)
+    y_TNH = x_TNH * cos_TNH
     y_TNH += turned.reshape(x_TNH.shape)
     return y_TNH
 

@@ -33,10 +33,10 @@ def words(text: str) -> list[str]:
 
 
 FUNCTIONS = words(
-    "abs add arange argmax argsort ascontiguousarray clip concatenate copyto cos cumsum divide "
-    "einsum exp full isfinite log log1p logical_and logical_or matmul max maximum may_share_memory "
-    "mean min minimum multiply negative nonzero ones ones_like reshape sin sqrt square stack "
-    "subtract sum swapaxes take_along_axis tanh transpose where zeros zeros_like"
+    "abs add arange argmax argsort ascontiguousarray broadcast_to clip concatenate copyto cos "
+    "cumsum divide einsum exp full isfinite log log1p logical_and logical_or matmul max maximum "
+    "may_share_memory mean min minimum multiply negative nonzero ones ones_like reshape sin sqrt "
+    "square stack subtract sum swapaxes take_along_axis tanh transpose where zeros zeros_like"
 )
 """Functions that NumPy and CuPy have in common: those in use, and their nearest kin."""
 
