@@ -193,11 +193,10 @@ def close(name: str, mine: np.ndarray, other: np.ndarray, tolerance: float = 1e-
 # --- what is printed ----------------------------------------------------------------------------
 
 
-def header(beside: str) -> str:
-    return (
-        f"# {'variant':<22}{'samples':>8}{'ms':>9}{'low-high':>15}{'tokens/s':>10}"
-        f"{f'of {beside}':>11}{'low-high':>12}"
-    )
+def header(beside: str | None) -> str:
+    """Return the line above the rows, which are compared with something or not."""
+    ratio = f"{f'of {beside}':>11}{'low-high':>12}" if beside else ""
+    return f"# {'variant':<22}{'samples':>8}{'ms':>9}{'low-high':>15}{'tokens/s':>10}{ratio}"
 
 
 def line(r: Row) -> str:
@@ -226,7 +225,7 @@ def measure(comm: Comm, args: argparse.Namespace) -> int:
         f"# median of {args.n} steps in turn, slowest rank; allocator "
         f"{'as it is' if args.untuned else 'keeps its memory'}"
     )
-    say(header("torch" if args.against else "copies"))
+    say(header(args.against or ("copies" if comm.size > 1 else None)))
     rows = list(beside_torch(bench) if args.against else ranks_together(bench))
     for r in rows:
         say(line(r))

@@ -2,7 +2,7 @@
 
     checkpoint.safetensors      weights/<name>   in the shape of the whole parameter
                                 m/<name>  v/<name>   what the optimiser keeps, likewise
-                                metadata: step, configuration, corpus, checksum of the tensors
+                                metadata: step, configuration, corpus, checksum of it all
 
 One file, so that weights, optimiser and step can never come from different steps. There is no
 state of a random stream, of a data loader or of a learning-rate scheduler to save: all three are
@@ -31,7 +31,7 @@ from minidist.train.optimizer import Optimizer, state_of
 
 Tensors = dict[str, NDArray[Any]]
 
-CHECKSUM = "sha256 of tensors"
+CHECKSUM = "sha256"
 
 
 class Checkpoint(NamedTuple):
@@ -83,7 +83,8 @@ def save_checkpoint(
     path: Path, step: int, tensors: Tensors, about: Mapping[str, str] | None = None
 ) -> None:
     """Write a checkpoint; a crash at any moment leaves the one before. One rank calls it."""
-    notes = {**(about or {}), "step": str(step), CHECKSUM: _checksum(tensors)}
+    notes = {**(about or {}), "step": str(step)}
+    notes[CHECKSUM] = _checksum(tensors, notes)
     try:
         replace_file(path, save({n: np.asarray(t, order="C") for n, t in tensors.items()}, notes))
     except OSError as error:
@@ -100,14 +101,15 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"there is no checkpoint {path}: nothing was saved there") from error
     except (SafetensorError, OSError) as error:
         raise CheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
-    if about.pop(CHECKSUM, None) != _checksum(tensors) or "step" not in about:
+    if about.pop(CHECKSUM, None) != _checksum(tensors, about) or "step" not in about:
         raise CheckpointError(f"{path} is damaged: its checksum does not fit; use another copy")
     return Checkpoint(int(about.pop("step")), tensors, about)
 
 
-def _checksum(tensors: Tensors) -> str:
-    digest = sha256()
+def _checksum(tensors: Tensors, notes: Mapping[str, str]) -> str:
+    """Over all that is read back: a flipped bit in the step is as bad as one in a weight."""
+    digest = sha256(repr(sorted(notes.items())).encode())
     for name in sorted(tensors):
-        digest.update(name.encode())
-        digest.update(np.asarray(tensors[name], order="C").tobytes())
+        digest.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
+        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
     return digest.hexdigest()

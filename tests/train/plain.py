@@ -13,9 +13,9 @@ import numpy as np
 from minidist.nn import At, CrossEntropy, DecoderConfig, allocate, build_decoder
 from minidist.ops.random import bits, uniform
 
-EPS = 1e-6
-"""Of AdamW. Where a gradient is 0 but for rounding (a query that sees one key), 1e-8 would make
-steps of 1e-9 out of noise of 1e-16."""
+EPS = 1e-4
+"""Of AdamW. Where a gradient is 0 but for rounding (a query that sees one key), its noise of up to
+1e-14 makes steps of lr * 1e-14 / EPS: with 1e-8 that would be 5e-8, with 1e-4 it is 5e-12."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def test_a_flipped_bit_is_refused(file, tmp_path_factory, data, bit):
 
 
 def test_a_load_that_does_not_check_is_seen(file, tmp_path):
-    broken = mutate(load_checkpoint, "!= _checksum(tensors)", "is None")
+    broken = mutate(load_checkpoint, "!= _checksum(tensors, about)", "is None")
     with pytest.raises(AssertionError):
         flip(broken, file, tmp_path, len(file) - 1, 3)
 
