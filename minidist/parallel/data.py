@@ -35,7 +35,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minidist.arrays import Array, to_host
+from minidist.arrays import Array, pieces, to_host
 from minidist.bounds import bounds
 from minidist.collectives import Started, ring, wait_all
 from minidist.comm import Comm
@@ -152,8 +152,10 @@ class DataParallel:
         """
         total = self.xp.zeros((), self.xp.float64)
         for b in self._reduced:
-            piece = b.piece(self.comm).astype(self.xp.float64)
-            total = total + (piece * piece).sum()
+            mine = b.piece(self.comm)
+            for here in pieces(mine):
+                part = mine[here].astype(self.xp.float64)
+                total = total + part @ part
         return float(to_host(total))
 
     def scale(self, factor: float) -> None:
