@@ -22,6 +22,9 @@ from minidist.arrays import Array, namespace
 QUERIES = 64
 """Queries in a block: enough for good matrix products, few enough to skip many hidden keys."""
 
+ROWS = 512
+"""Positions of all samples in a group: enough to be worth a call, few enough for the cache."""
+
 
 class Block(NamedTuple):
     """A range of queries, a range of keys, and the mask of the last of these keys."""
@@ -54,9 +57,14 @@ def visible_blocks(q_pos_T: Array, k_pos_S: Array, dtype: Any) -> list[Block]:
     return found
 
 
-def sample_groups(x_B: Array) -> list[slice]:
-    """Return the groups of samples to work on: one by one on the host, all at once on a device."""
-    return ranges(len(x_B), 1 if isinstance(x_B, np.ndarray) else max(1, len(x_B)))
+def sample_groups(x_BT: Array) -> list[slice]:
+    """Return the groups of samples to work on: a few short ones or one long one at a time.
+
+    On a device: all at once. The results do not depend on it.
+    """
+    samples, length = x_BT.shape[:2]
+    step = ROWS // max(length, 1) if isinstance(x_BT, np.ndarray) else samples
+    return ranges(samples, max(step, 1))
 
 
 def ranges(count: int, step: int) -> list[slice]:
