@@ -60,7 +60,7 @@ def reduce_scatter(
     if out is not None:
         _check_result(comm, own, piece(r))
     check_writable(own, comm, "result")
-    check_op(op)
+    check_op(op, flat.dtype)
 
     if n == 1 and out is not None:
         own[...] = flat

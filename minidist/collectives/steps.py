@@ -17,6 +17,7 @@ Real libraries write each collective two or three times over (MPI_Allreduce, MPI
 NCCL's kernels); here the same few lines serve all four uses.
 """
 
+import inspect
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -62,7 +63,7 @@ class Started:
         return self.done
 
     def advance(self) -> None:
-        """The same without letting other ranks run: what a wait does that has just been woken."""
+        """The same in a wait that has just been woken, which needs no test that gives way."""
         while not self.done and not [r for r in self.requests if not r.finish()]:
             self._next()
 
@@ -96,10 +97,12 @@ class Collective:
     def __init__(self, steps: Callable[..., Steps]) -> None:
         self.steps = self.__wrapped__ = steps
         self.__name__, self.__doc__ = steps.__name__, steps.__doc__
+        names = list(inspect.signature(steps).parameters)[1:]  # without the communicator
+        self._op = names.index("op") if "op" in names else None
 
     def __call__(self, comm: Comm, *args: Any, label: str = "", **options: Any) -> Any:
         """Drive the body to its end and return its result. All ranks of ``comm`` call it."""
-        steps = self.steps(comm.channel(self.__name__, label), *args, **options)
+        steps = self.steps(self._channel(comm, label, args, options), *args, **options)
         while True:
             try:
                 e = next(steps)
@@ -109,4 +112,16 @@ class Collective:
 
     def start(self, comm: Comm, *args: Any, label: str = "", **options: Any) -> Started:
         """Start the collective and return it in flight; leave its arrays alone until it is done."""
-        return Started(self.steps(comm.channel(self.__name__, label), *args, **options), comm)
+        channel = self._channel(comm, label, args, options)
+        return Started(self.steps(channel, *args, **options), comm)
+
+    def _channel(self, comm: Comm, label: str, args: Sequence[Any], options: Any) -> Comm:
+        """Take a channel whose label also tells the reduction, unless it is a sum.
+
+        So ranks that come with another one are found out like ranks in another operation.
+        """
+        if self._op is None:
+            return comm.channel(self.__name__, label)
+        op = args[self._op] if len(args) > self._op else options.get("op", "sum")
+        named = [label] if label else []
+        return comm.channel(self.__name__, ", ".join(named if op == "sum" else [*named, str(op)]))

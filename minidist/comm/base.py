@@ -166,11 +166,15 @@ class Comm(ABC):
         tag: int = 0,
     ) -> list[Request]:
         """Start both halves of an exchange, the receive first, and return the open requests."""
-        requests = []
         if recv is not None and source is not None:
-            requests.append(self.irecv(recv, source, tag))
+            self._comes(recv, source, tag)
         if send is not None and to is not None:
-            requests.append(self.isend(send, to, tag))
+            self._leaves(send, to, tag)
+        requests = []  # nothing has been started if one of the halves was refused
+        if recv is not None and source is not None:
+            requests.append(self._irecv(recv, source, tag))
+        if send is not None and to is not None:
+            requests.append(self._isend(send, to, tag))
         return requests
 
     # --- waiting: every wait also advances whatever this rank has started ------------------------
@@ -231,7 +235,8 @@ class Comm(ABC):
     def bcast_object(self, value: object, root: int = 0) -> Any:
         """Return the object of rank ``root`` on every rank: for control, not for data (pickled)."""
         check_peer(root, self, "bcast_object")
-        return self._meet("bcast_object", value if self.rank == root else None)[root]
+        mine = value if self.rank == root else None
+        return self._meet(f"bcast_object from rank {root}", mine)[root]
 
     def scratch(self, size: int, like: Array) -> AbstractContextManager[Array]:
         """Lend a flat work array of ``size`` elements like ``like``, for a ``with`` block."""

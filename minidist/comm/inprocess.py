@@ -23,6 +23,7 @@ from minidist.comm.meeting import Attendance, Meeting
 from minidist.comm.postoffice import Address, InProcessRequest, PostOffice
 from minidist.comm.scheduler import Scheduler, Wait
 from minidist.comm.traffic import Traffic
+from minidist.errors import ConfigError, MismatchError
 
 
 def run(
@@ -39,8 +40,9 @@ def run(
     ``seed`` fixes the order in which ranks run and messages arrive. ``links`` turns on the virtual
     clock (`minidist.comm.links`). Arrays in ``args`` are the same memory for all ranks, so they are
     handed over read-only. The first failure of a rank is raised here, with a note that names the
-    rank, after the others have been cancelled. Raises DeadlockError, LivelockError, MismatchError,
-    and StuckError for a rank that computes for more than ``stuck_after`` seconds.
+    rank, after the others have been cancelled. Raises DeadlockError, LivelockError, MismatchError
+    (also for messages that are left over at the end), and StuckError for a rank that computes for
+    more than ``stuck_after`` seconds.
     """
     wires = as_links(links)
     scheduler = Scheduler(ranks, seed, wires is not None, stuck_after)
@@ -50,9 +52,24 @@ def run(
 
     def body(rank: int) -> Callable[[], Any]:
         comm = InProcessComm(office, meetings, ("world",), world, rank, "world", RankState())
-        return lambda: fn(comm, *handed)
+        return lambda: _complete(comm, fn(comm, *handed))
 
-    return scheduler.run([body(rank) for rank in world])
+    results = scheduler.run([body(rank) for rank in world])
+    if left := office.left_over():
+        raise MismatchError(
+            "all ranks have finished, but messages are left over; receive what is sent, and wait "
+            "for what is posted:\n  " + "\n  ".join(left)
+        )
+    return results
+
+
+def _complete(comm: Comm, result: Any) -> Any:
+    """Refuse the end of a rank that has started collectives and not waited for them."""
+    if started := len(comm.state.started):
+        raise MismatchError(
+            f"rank {comm.rank} has finished with {started} collectives in flight; wait for each"
+        )
+    return result
 
 
 def _read_only(value: Any) -> Any:
@@ -95,6 +112,8 @@ class InProcessComm(Comm):
 
     def compute(self, seconds: float) -> None:
         """Move this rank's clock on, and give way."""
+        if not seconds >= 0:
+            raise ConfigError(f"{self.at('compute')}: {seconds!r} s; time does not run backwards")
         self._scheduler.clock[self._me] += seconds
         self._scheduler.progress()
         self._scheduler.turn(self._me)

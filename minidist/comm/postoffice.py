@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from minidist.arrays import Array
 from minidist.comm.base import Comm, Request
-from minidist.comm.links import Links
+from minidist.comm.links import Link, Links
 from minidist.comm.scheduler import Scheduler
-from minidist.errors import MismatchError
+from minidist.errors import ConfigError, MismatchError
 
 
 class Address(NamedTuple):
@@ -60,10 +60,10 @@ class InProcessRequest(Request):
         """Complete the message if this rank's clock has reached its time."""
         at = None if self.done else self.complete_at()
         if at is not None and at <= self.office.scheduler.clock[self.me]:
-            self.done = True
-            self.office.scheduler.progress()
             if self.kind == "receive":
                 self._deliver()
+            self.done = True
+            self.office.scheduler.progress()
         return self.done
 
     def _deliver(self) -> None:
@@ -121,6 +121,12 @@ class PostOffice:
         else:
             self.posted.setdefault(request.address, deque()).append(request)
 
+    def left_over(self) -> list[str]:
+        """Return what nobody has sent or received, for people."""
+        sends = [m.sender for box in self.sent.values() for m in box]
+        receives = [r for box in self.posted.values() for r in box]
+        return [f"rank {r.comm.rank}: {r}" for r in [*sends, *receives]]
+
     def _hand_over(self, message: Message, receive: InProcessRequest) -> None:
         if self.synchronous:
             self._dispatch(message)  # only now do the bytes leave: a rendezvous
@@ -136,6 +142,8 @@ class PostOffice:
         source, to = message.sender.address.source, message.sender.address.to
         if self.links is not None and source != to:
             link = self.links(source, to)
+            if not isinstance(link, Link):
+                raise ConfigError(f"links({source}, {to}) is {link!r}: it must return a Link")
             wire = link.name or (source, to)
             begin = max(now, self.busy_until[wire])
             self.busy_until[wire] = begin + message.data.nbytes / link.bandwidth

@@ -43,8 +43,8 @@ class Scheduler:
     POLLS = 1000  # failed tests per rank, with progress by nobody, that make a livelock
 
     def __init__(self, size: int, seed: int, timed: bool, stuck_after: float) -> None:
-        if size < 1:
-            raise ConfigError(f"run needs at least one rank, not {size}")
+        if type(size) is not int or size < 1:
+            raise ConfigError(f"run needs at least one rank, not {size!r}")
         self.size, self.timed = size, timed
         self.clock = [0.0] * size
         self.random = random.Random(seed)

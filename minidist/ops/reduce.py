@@ -1,5 +1,7 @@
 """Elementwise combination of two pieces: what a reduction does with what it has just received."""
 
+from typing import Any
+
 from minidist.arrays import Array, namespace
 from minidist.errors import ConfigError
 
@@ -9,10 +11,14 @@ OPS = {"sum": "add", "max": "maximum", "min": "minimum"}
 HALF = ("float16", "bfloat16")
 
 
-def check_op(op: str) -> None:
-    """Raise ConfigError unless ``op`` is a reduction."""
+def check_op(op: str, dtype: Any) -> None:
+    """Raise ConfigError unless ``op`` is a reduction of this dtype."""
     if op not in OPS:
         raise ConfigError(f"unknown reduction {op!r}; choose one of {', '.join(OPS)}")
+    if op == "sum" and dtype.kind == "b":
+        raise ConfigError(
+            "a sum of bool is no number; take max (any), min (all), or int64 to count"
+        )
 
 
 def combine(op: str, a: Array, b: Array, out: Array) -> None:

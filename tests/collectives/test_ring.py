@@ -277,6 +277,7 @@ def test_two_groups_at_once():
         (lambda: (np.zeros(3), np.zeros(4)), ArrayError, "make both equal"),
         (lambda: (np.zeros(3), np.zeros(3, np.float32)), ArrayError, "make both equal"),
         (lambda: (np.zeros(3), None, "mean"), ConfigError, "unknown reduction 'mean'"),
+        (lambda: (np.zeros(3, bool),), ConfigError, "sum of bool is no number"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_sent(arguments, error, message):

@@ -166,3 +166,10 @@ def test_a_collective_that_blocks_hides_nothing():
 def test_impossible_links_are_refused(links):
     with pytest.raises(ConfigError, match="latency >= 0 s and bandwidth > 0"):
         run(lambda comm: None, links=links)
+
+
+def test_links_and_times_that_are_none_are_refused():
+    with pytest.raises(ConfigError, match=r"links\(., .\) is None: it must return a Link"):
+        run(lambda comm: comm.isend(np.zeros(1), 1 - comm.rank), ranks=2, links=lambda a, b: None)
+    with pytest.raises(ConfigError, match=r"compute in .* time does not run backwards"):
+        run(lambda comm: comm.compute(-1), ranks=1)

@@ -24,7 +24,7 @@ def test_results_come_by_rank_and_arguments_are_handed_on():
     ]
 
 
-@pytest.mark.parametrize("ranks", [0, -1])
+@pytest.mark.parametrize("ranks", [0, -1, 2.0])
 def test_a_world_has_at_least_one_rank(ranks):
     with pytest.raises(ConfigError, match=f"at least one rank, not {ranks}"):
         run(lambda comm: None, ranks=ranks)
@@ -169,6 +169,38 @@ def test_the_first_failure_is_raised_with_its_rank_and_the_others_are_cancelled(
     assert failure.value.__notes__ == ["on rank 1 of 3"]
     assert [entry.name for entry in failure.traceback][-1] == "program"
     assert sorted(ended) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+def test_another_reduction_is_found(op):
+    def program(comm):
+        ring.all_reduce(comm, np.zeros(3), op=op if comm.rank == 0 else "sum")
+
+    with pytest.raises(MismatchError, match=rf"all_reduce #1 \({op}\)"):
+        run(program, ranks=3)
+
+
+def test_another_root_is_found():
+    with pytest.raises(MismatchError, match=r"bcast_object from rank \d where rank"):
+        run(lambda comm: comm.bcast_object(comm.rank, root=comm.rank), ranks=3)
+
+
+@pytest.mark.parametrize("synchronous", [False, True])
+@pytest.mark.parametrize(
+    ("leave", "words"),
+    [
+        (lambda comm: comm.isend(np.zeros(1), 0, tag=4), "rank 1: send to rank 0, tag 4"),
+        (lambda comm: comm.irecv(np.zeros(1), 0, tag=5), "rank 1: receive from rank 0, tag 5"),
+        (lambda comm: ring.all_reduce.start(comm, np.zeros(1)), "rank 1 has finished with 1 coll"),
+    ],
+)
+def test_what_is_left_over_at_the_end_is_an_error(leave, words, synchronous):
+    def program(comm):
+        if comm.rank == 1:
+            leave(comm)
+
+    with pytest.raises(MismatchError, match=words):
+        run(program, ranks=2, synchronous=synchronous)
 
 
 def test_a_failure_during_a_collective_ends_all():

@@ -400,7 +400,7 @@ def test_a_new_step_waits_for_the_old_one():
         sync.ready(1)
         if comm.rank == 0:
             sync.begin()
-        sync.poll()
+        comm.barrier()
 
     with pytest.raises(StepError, match=r"rank 0: begin\(\) before finish\(\)"):
         run(program, ranks=3)
