@@ -16,7 +16,7 @@ import minidist
 from minidist.cli import COMMANDS, parse
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = ["README.md", "CONTRIBUTING.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "benchmarks/README.md"]
 
 
 def test_the_corpus_is_the_one_that_golden_numbers_mean():
