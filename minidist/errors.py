@@ -47,7 +47,11 @@ class LaunchError(MinidistError, RuntimeError):
 
 
 class StepError(MinidistError, RuntimeError):
-    """A training step in a wrong order, or one whose numbers are no longer finite."""
+    """The calls of a training step in a wrong order."""
+
+
+class DivergedError(MinidistError, ArithmeticError):
+    """Training whose numbers are no longer finite; raised on all ranks alike."""
 
 
 class DataError(MinidistError, ValueError):

@@ -57,5 +57,5 @@ class Dropout(Layer):
 
     def _apply(self, x: Array, mask: Array) -> Array:
         y = x * mask
-        y *= 1.0 / (1.0 - self.rate)
+        y *= 1.0 / ops.random.kept(self.rate)
         return y

@@ -66,6 +66,10 @@ def normal(*keys: Key) -> Array:
     return xp.sqrt(-2.0 * xp.log1p(-radius)) * xp.cos(2.0 * pi * turn)
 
 
+LEVELS = 2**16
+"""Different values of the bits that decide about one channel."""
+
+
 def keep(rate: float, channels: int, *keys: Key) -> Array:
     """Return a bool array (..., channels) that is False with probability ``rate``: a dropout mask.
 
@@ -77,7 +81,12 @@ def keep(rate: float, channels: int, *keys: Key) -> Array:
         raise ConfigError(f"dropout rate {rate} is not in [0, 1); 0 turns dropout off")
     row = bits(*keys)[..., None]
     words = _output(row, namespace(row).arange(-(-channels // 4)).astype(np.uint64))
-    return words.view(np.uint16)[..., :channels] >= np.uint16(int(rate * 2**16))
+    return words.view(np.uint16)[..., :channels] >= np.uint16(int(rate * LEVELS))
+
+
+def kept(rate: float) -> float:
+    """Return the share of elements that `keep` leaves, which is what a mask must be divided by."""
+    return 1.0 - int(rate * LEVELS) / LEVELS
 
 
 def _output(seed: Array, number: Array) -> Array:

@@ -2,7 +2,8 @@
 
     checkpoint.safetensors      weights/<name>   in the shape of the whole parameter
                                 m/<name>  v/<name>   what the optimiser keeps, likewise
-                                metadata: step, configuration, corpus, checksum of it all
+                                metadata: step, configuration, corpus, checksum of it all, as
+                                one JSON text, so that equal checkpoints are equal files
 
 One file, so that weights, optimiser and step can never come from different steps. There is no
 state of a random stream, of a data loader or of a learning-rate scheduler to save: all three are
@@ -13,6 +14,7 @@ Real systems write a file per rank, in the background, and agree on a set. The r
 stay: write beside it, flush to the disk, rename; check before use.
 """
 
+import json
 from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
@@ -32,6 +34,7 @@ from minidist.train.optimizer import Optimizer, state_of
 Tensors = dict[str, NDArray[Any]]
 
 CHECKSUM = "sha256"
+NOTES = "minidist"
 
 
 class Checkpoint(NamedTuple):
@@ -85,8 +88,10 @@ def save_checkpoint(
     """Write a checkpoint; a crash at any moment leaves the one before. One rank calls it."""
     notes = {**(about or {}), "step": str(step)}
     notes[CHECKSUM] = _checksum(tensors, notes)
+    metadata = {NOTES: json.dumps(notes, sort_keys=True)}
+    whole = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
     try:
-        replace_file(path, save({n: np.asarray(t, order="C") for n, t in tensors.items()}, notes))
+        replace_file(path, save(whole, metadata))
     except OSError as error:
         raise CheckpointError(f"cannot save {path}: {error}") from error
 
@@ -95,13 +100,13 @@ def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint. Raises CheckpointError if it is missing, cut short or altered."""
     try:
         with safe_open(path, framework="np") as file:
-            about = dict(file.metadata() or {})
+            about = json.loads((file.metadata() or {}).get(NOTES, "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError as error:
         raise CheckpointError(f"there is no checkpoint {path}: nothing was saved there") from error
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
-    if about.pop(CHECKSUM, None) != _checksum(tensors, about) or "step" not in about:
+    if type(about) is not dict or about.pop(CHECKSUM, None) != _checksum(tensors, about):
         raise CheckpointError(f"{path} is damaged: its checksum does not fit; use another copy")
     return Checkpoint(int(about.pop("step")), tensors, about)
 

@@ -13,10 +13,12 @@ import argparse
 import sys
 from dataclasses import fields
 
+import numpy as np
+
 from minidist.comm import Comm, run
 from minidist.comm.detect import launched
 from minidist.device import choose_device
-from minidist.errors import ConfigError, MinidistError
+from minidist.errors import ConfigError, DivergedError, MinidistError
 from minidist.options import add_flags, kinds, resolve
 from minidist.train.config import Session, TrainConfig
 from minidist.train.corpus import read_text
@@ -60,44 +62,66 @@ def run_config(args: argparse.Namespace, session: Session) -> TrainConfig:
     folder.must_exist()
     stored = resolve(TrainConfig, argparse.Namespace(), folder.config)
     wanted = resolve(TrainConfig, args, folder.config)
-    for name in (f.name for f in fields(TrainConfig)):
+    for name in (f.name for f in fields(TrainConfig) if f.name != "data"):  # may have moved
         if getattr(stored, name) != getattr(wanted, name):
             raise ConfigError(
                 f"--resume {session.resume}: the run has {name} = {getattr(stored, name)!r}, not "
                 f"{getattr(wanted, name)!r}: leave the flag out, or start a new run"
             )
-    return stored
+    return wanted
 
 
 def sit(comm: Comm, config: TrainConfig, session: Session, stop: StopRequest) -> int:
     """Run one sitting on this rank, and return the exit status. All ranks call it."""
     config, session = comm.bcast_object((config, session))  # a rank with another seed is overruled
-    device = choose_device(session.device, comm, session.share_devices)
-    folder = folder_of(comm, session.resume or session.out)
-
-    def prepare() -> Trainer:
-        if not session.resume:
-            folder.must_be_free()
-        text = read_text(config.data)
-        return Trainer(comm, config, session, folder, text, device.xp)
-
     try:
-        trainer = together(comm, prepare)
-        together(comm, trainer.open_folder)
+        trainer = prepare(comm, config, session)
     except MinidistError as error:  # the same on all ranks, so one of them says it
-        if comm.rank == 0:
-            print(f"minidist train: {error}", file=sys.stderr)
-        return 1
-    trainer.say(f"{trainer.text}")
-    ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
-    trainer.say(f"{ranks} on {device}, run {folder.path}")
-    if trainer.run(stop):
+        return refuse(comm, error)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):  # a step checks its numbers itself
+            finished = trainer.run(stop)
+    except DivergedError as error:  # likewise
+        return refuse(comm, error)
+    if finished:
         close(trainer)
         return 0
     trainer.say(
-        f"stopped after step {trainer.done}; go on with: minidist train --resume {folder.path}"
+        f"stopped after step {trainer.done}; go on with --resume {trainer.folder.path} "
+        f"(on {comm.size} ranks: the same bits)"
     )
     return SIGNALLED if any(comm.gather_objects(stop.requested)) else 0
+
+
+def prepare(comm: Comm, config: TrainConfig, session: Session) -> Trainer:
+    """Return what is ready to run, or raise the same error on all ranks. All ranks call it."""
+    device = choose_device(session.device, comm, session.share_devices)
+    folder = folder_of(comm, session.resume or session.out)
+
+    def build() -> Trainer:
+        if not session.resume:
+            folder.must_be_free()
+        trainer = Trainer(comm, config, session, folder, read_text(config.data), device.xp)
+        if 0 < session.stop_after <= trainer.done or trainer.done == config.steps:
+            raise ConfigError(
+                f"{folder.path} is at step {trainer.done} of {config.steps} already: --stop-after "
+                f"{session.stop_after or config.steps} is done"
+            )
+        return trainer
+
+    trainer = together(comm, build)
+    together(comm, trainer.open_folder)
+    trainer.say(f"{trainer.text}")
+    ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
+    trainer.say(f"{ranks} on {device}, run {folder.path}")
+    return trainer
+
+
+def refuse(comm: Comm, error: MinidistError) -> int:
+    """Say an error that all ranks have, once, and return the exit status."""
+    if comm.rank == 0:
+        print(f"minidist train: {error}", file=sys.stderr)
+    return 1
 
 
 def close(trainer: Trainer) -> None:

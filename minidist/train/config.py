@@ -6,6 +6,7 @@ one sitting: where to write, when to stop, on which device. Every field of both 
 """
 
 from dataclasses import dataclass
+from math import inf
 
 from minidist.errors import ConfigError
 from minidist.nn import DecoderConfig
@@ -46,8 +47,8 @@ class TrainConfig:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} = {getattr(self, name)}: must be at least 1")
         for name in ("lr", "weight_decay", "clip", "validate_every"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"{name} = {getattr(self, name)}: must not be negative")
+            if not 0 <= getattr(self, name) < inf:
+                raise ConfigError(f"{name} = {getattr(self, name)}: must be a number from 0 on")
         if not 0 <= self.warmup <= 1:
             raise ConfigError(f"warmup = {self.warmup}: a share of the steps, from 0 to 1")
         self.decoder()

@@ -37,7 +37,7 @@ class RunFolder:
 
     def must_be_free(self) -> None:
         """Raise ConfigError if a run is here, which a new one would destroy."""
-        if self.config.exists() or self.checkpoint.exists():
+        if any(p.exists() for p in (self.config, self.checkpoint, self.model, self.metrics)):
             raise ConfigError(
                 f"{self.path} already holds a run: continue it with --resume {self.path}, or give "
                 "another --out"

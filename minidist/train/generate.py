@@ -6,6 +6,7 @@ One process, no communicator. The bytes drawn depend on the seed alone; see `min
 """
 
 import argparse
+import os
 import sys
 from typing import Any
 
@@ -42,7 +43,7 @@ def main(args: argparse.Namespace) -> int:
     print(
         continuation(
             RunFolder(args.run),
-            args.prompt.encode(),
+            os.fsencode(args.prompt),
             tokens=args.tokens,
             temperature=args.temperature,
             top_k=args.top_k,

@@ -67,7 +67,7 @@ class AdamW:
         self.state: dict[Shard, State] = {}
 
     def update(self, shard: Shard, data: Array, grad: Array, lr: float, step: int) -> None:
-        """Move along the mean gradient over the root of the mean square, then shrink matrices."""
+        """Shrink matrices, then move along the mean gradient over the root of the mean square."""
         kept = state_of(self, shard, data)
         decay = _decay(shard, self.weight_decay)
         adamw(data, grad, kept["m"], kept["v"], lr, *self.betas, self.eps, decay, step)

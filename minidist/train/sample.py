@@ -9,6 +9,7 @@ gives the same text on every machine and any number of ranks.
 """
 
 from collections.abc import Iterator, Sequence
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ def continue_text(
     `units`: a decoder that ends in logits (B, T, V). It reads the last `context` bytes, which is
     what it was trained on; rotary positions are relative, so the window may slide.
     """
+    if tokens < 0:
+        raise ConfigError(f"{tokens} tokens cannot be added: give 0 or more")
     text = bytearray(prompt or b"\n")
     for number in range(tokens):
         window = np.frombuffer(bytes(text[-context:]), dtype=np.uint8).astype(np.int64)
@@ -54,12 +57,13 @@ def choose(logits: NDArray[Any], drawn: float, temperature: float, top_k: int = 
 
     Temperature 0 takes the most likely token. `top_k` leaves only the k most likely (0: all).
     """
-    if temperature < 0 or top_k < 0:
-        raise ConfigError(f"temperature {temperature} and top-k {top_k} must not be negative")
+    if not 0 <= temperature < inf or top_k < 0:
+        raise ConfigError(f"temperature {temperature}, top-k {top_k}: must be numbers from 0 on")
     if temperature == 0:
         return int(logits.argmax())
-    scaled = logits.astype(np.float64) / temperature
+    with np.errstate(over="ignore"):  # to -inf, which has no share
+        scaled = (logits.astype(np.float64) - logits.max()) / temperature
     if 0 < top_k < scaled.size:
         scaled[np.argsort(-scaled, kind="stable")[top_k:]] = -np.inf
-    total = np.exp(scaled - scaled.max()).cumsum()
+    total = np.exp(scaled).cumsum()
     return int(np.searchsorted(total, drawn * total[-1], side="right"))

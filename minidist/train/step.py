@@ -24,7 +24,7 @@ from minidist.arrays import Array, to_host
 from minidist.bounds import bounds
 from minidist.collectives import ring
 from minidist.comm import Comm
-from minidist.errors import StepError
+from minidist.errors import DivergedError
 from minidist.nn import At
 from minidist.parallel.data import DataParallel
 from minidist.parallel.watch import UNSEEN, Watch
@@ -69,7 +69,7 @@ class Step:
         """Do update number `step` (0-based). `stop`: this rank wants this step to be the last.
 
         Sends the gradients once around each ring, and one message of three numbers. Raises
-        StepError on every rank if the loss or the norm is not finite; nothing is updated then.
+        DivergedError on every rank if the loss or the norm is not finite; nothing is updated then.
         """
         with watch.span(f"step {step}"):
             total = self._valid(self._at(step, 0, self.batch))
@@ -119,8 +119,8 @@ class Step:
 
     def _check(self, step: int, outcome: Outcome) -> None:
         if not (isfinite(outcome.loss) and isfinite(outcome.norm)):
-            raise StepError(
-                f"rank {self.comm.rank}, step {step}: loss {outcome.loss}, gradient norm "
+            raise DivergedError(
+                f"step {step}: loss {outcome.loss}, gradient norm "
                 f"{outcome.norm}: training has diverged; lower --lr or raise --warmup"
             )
 

@@ -11,13 +11,14 @@ take the same ones.
 
 import time
 from hashlib import sha256
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from minidist.arrays import to_host
 from minidist.comm import Comm
-from minidist.errors import CheckpointError, MismatchError
+from minidist.errors import CheckpointError, DivergedError, MismatchError
 from minidist.nn import build_decoder
 from minidist.options import dump_toml
 from minidist.parallel.data import DataParallel
@@ -65,7 +66,12 @@ class Trainer:
         self.val_loss: float | None = None
 
     def _resume(self) -> int:
-        """Take weights, optimiser state and step from the run's checkpoint."""
+        """Take weights, optimiser state and step from the run's checkpoint.
+
+        A run that ended before its first save is started again: it computes the same.
+        """
+        if not (self.folder.checkpoint.exists() or self.folder.model.exists()):
+            return 0
         saved = load_checkpoint(self.folder.checkpoint)
         if saved.about.get("corpus") != self.text.hash:
             raise CheckpointError(
@@ -129,13 +135,20 @@ class Trainer:
         if self._is_due(self.config.validate_every):
             batch = self.config.batch
             self.val_loss = evaluate(self.units, self.corpus, self.comm, self.xp, batch)
+            self._must_be_finite(self.val_loss, "validation loss")
         row = metrics.Metrics(self.done, outcome.loss, self.val_loss, speed, sent, outcome.norm)
         self.say(metrics.line(row))
         if self.leader:
             metrics.append(self.folder.metrics, row)
 
     def save(self) -> None:
-        """Write the checkpoint and the weights. All ranks call it, rank 0 writes."""
+        """Write the checkpoint and the weights. All ranks call it, rank 0 writes.
+
+        Raises DivergedError on all ranks, and leaves the files as they are, if a weight is not
+        finite: nothing could go on from there.
+        """
+        for bucket in self.sync.buckets:
+            self._must_be_finite(to_host(abs(bucket.data).sum()), f"weights of {bucket.name}")
         if not self.leader:
             return
         tensors = snapshot(self.sync, self.optimizer)
@@ -145,6 +158,13 @@ class Trainer:
             n.removeprefix("weights/"): t for n, t in tensors.items() if n.startswith("weights/")
         }
         save_checkpoint(self.folder.model, self.done, weights, about)
+
+    def _must_be_finite(self, value: Any, what: str) -> None:
+        if not isfinite(value):
+            raise DivergedError(
+                f"after step {self.done}: {what} not finite: training has diverged; lower --lr or "
+                "raise --warmup, or go on from the checkpoint before"
+            )
 
     def check_replicas(self) -> str:
         """Return the hash of the weights, or raise MismatchError. All ranks call it."""

@@ -135,7 +135,7 @@ def test_keep():
     [
         ("[..., :channels]", "[..., ::-1][..., :channels]"),
         ("_output(row, namespace", "_output(row, 0 * namespace"),
-        ("(int(rate * 2**16))", "(int(rate * 2**15))"),
+        ("(int(rate * LEVELS))", "(int(rate * LEVELS / 2))"),
     ],
 )
 def test_keep_mutants(old, new):

@@ -83,7 +83,7 @@ def test_ctrl_c_saves_and_the_run_goes_on_elsewhere(folder):
     done = processes.finish(job, 60)
     assert done.returncode == 130, done.stderr
     step = load_checkpoint(folder / "cut/checkpoint.safetensors").step
-    assert f"stopped after step {step}; go on with: minidist train --resume cut" in done.stdout
+    assert f"stopped after step {step}; go on with --resume cut" in done.stdout
     assert train(resume="cut", in_process=2, stop_after=step + 2) == 0
     assert train(out="straight", in_process=2, steps=400, stop_after=step + 2) == 0
     same_run(folder / "straight", folder / "cut")

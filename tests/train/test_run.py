@@ -157,7 +157,7 @@ def test_a_resumed_run_is_the_straight_run_bit_for_bit(folder, ranks, dtype, sto
     for stop in stops:
         assert train(in_process=ranks, stop_after=stop, **how) == 0
         assert load_checkpoint(folder / "cut/checkpoint.safetensors").step == stop
-        assert "go on with: minidist train --resume cut" in capsys.readouterr().out
+        assert "go on with --resume cut" in capsys.readouterr().out
         how = {"resume": "cut"}
     assert train(resume="cut", in_process=ranks) == 0
     same_run(folder / "straight", folder / "cut")
@@ -249,10 +249,7 @@ def test_a_signal_ends_the_step_saves_and_says_how_to_go_on(folder, number, monk
     ] == handlers
     step = load_checkpoint(folder / "cut/checkpoint.safetensors").step
     assert 2 <= step <= 3
-    assert (
-        f"stopped after step {step}; go on with: minidist train --resume cut"
-        in capsys.readouterr().out
-    )
+    assert f"stopped after step {step}; go on with --resume cut" in capsys.readouterr().out
     assert train(resume="cut", in_process=3) == 0
     same_run(folder / "straight", folder / "cut")
 
@@ -293,6 +290,54 @@ def test_a_run_that_saved_nothing_is_refused(folder, capsys):
     refused(capsys, train(resume="r", in_process=2), "there is no checkpoint")
 
 
+def test_a_run_that_ended_before_its_first_save_starts_again(folder, capsys):
+    assert train(out="straight", in_process=2) == 0
+    assert train(out="r", in_process=2, stop_after=3) == 0
+    (folder / "r/checkpoint.safetensors").unlink()
+    (folder / "r/model.safetensors").unlink()
+    assert train(resume="r", in_process=2) == 0
+    same_run(folder / "straight", folder / "r")
+
+
+def test_equal_runs_are_equal_files(folder):
+    assert train(out="a", stop_after=2) == 0
+    assert train(out="b", stop_after=2) == 0
+    for name in ("checkpoint.safetensors", "model.safetensors"):
+        assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_a_run_that_diverges_says_so_once_and_keeps_what_was_saved(
+    folder, ranks, monkeypatch, capfd
+):
+    def rate(self, step):
+        return float("inf") if step == 3 else 0.02
+
+    monkeypatch.setattr(TrainConfig, "learning_rate", rate)
+    assert train(out="r", in_process=ranks, save_every=1) == 1
+    told = capfd.readouterr().err
+    assert told.count("minidist train: ") == 1
+    assert "after step 4: " in told
+    assert "training has diverged; lower --lr" in told
+    assert load_checkpoint(folder / "r/checkpoint.safetensors").step == 3
+    assert "NaN" not in (folder / "r/metrics.jsonl").read_text()
+
+
+def test_a_text_may_have_moved(folder):
+    assert train(out="straight") == 0
+    assert train(out="r", stop_after=2) == 0
+    (folder / "text.txt").rename(folder / "moved.txt")
+    assert train(resume="r", data="moved.txt") == 0
+    assert rows(folder / "straight") == rows(folder / "r")
+
+
+def test_what_is_done_already_is_refused(folder, capsys):
+    assert train(out="r", stop_after=3) == 0
+    refused(capsys, train(resume="r", in_process=2, stop_after=3), "r is at step 3 of")
+    assert train(resume="r") == 0
+    refused(capsys, train(resume="r", in_process=2), "already")
+
+
 def test_a_checkpoint_cut_short_is_refused(folder, capsys):
     assert train(out="r", stop_after=1) == 0
     path = folder / "r/checkpoint.safetensors"
@@ -329,8 +374,9 @@ def test_a_text_that_is_too_short_is_refused(folder, capsys):
     ("flags", "words"),
     [
         ({"batch": 0}, "batch = 0: must be at least 1"),
-        ({"lr": -1}, "lr = -1.0: must not be negative"),
-        ({"lr": "nan"}, "lr = nan: must not be negative"),
+        ({"lr": -1}, "lr = -1.0: must be a number from 0 on"),
+        ({"lr": "nan"}, "lr = nan: must be a number from 0 on"),
+        ({"weight_decay": "inf"}, "weight_decay = inf: must be a number from 0 on"),
         ({"warmup": 2}, "warmup = 2.0: a share of the steps"),
         ({"heads": 3}, "3"),
         ({"in_process": -1}, "in_process = -1"),

@@ -61,8 +61,16 @@ def test_the_choice_is_always_a_token_with_probability(drawn, temperature, top_k
 
 
 def test_negative_settings_are_refused():
-    with pytest.raises(ConfigError, match="temperature -1 and top-k 0"):
+    with pytest.raises(ConfigError, match="temperature -1, top-k 0: must be numbers from 0 on"):
         choose(LOGITS, 0.5, -1)
+    with pytest.raises(ConfigError, match="temperature nan"):
+        choose(LOGITS, 0.5, float("nan"))
+    with pytest.raises(ConfigError, match="-3 tokens cannot be added"):
+        list(continue_text([], b"", context=4, tokens=-3))
+
+
+def test_the_lowest_temperature_takes_the_likeliest():
+    assert choose(LOGITS, 0.999, 1e-320) == LOGITS.argmax()
 
 
 def decoder(xp=np):

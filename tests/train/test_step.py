@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from minidist.arrays import to_host
 from minidist.comm import run
-from minidist.errors import MinidistError, StepError
+from minidist.errors import DivergedError, MinidistError
 from minidist.nn import DecoderConfig, Parameter, build_decoder
 from minidist.parallel.data import DataParallel
 from minidist.testing import fake_device
@@ -222,7 +222,10 @@ def test_divergence_stops_every_rank_before_the_update():
         step = Step(units, sync, SGD(), corpus, comm, batch=4, learning_rate=lambda k: 0.1)
         if comm.rank == 1:
             next(iter(sync.parameters())).data[...] = np.inf
-        with np.errstate(all="ignore"), pytest.raises(StepError, match=r"step 5: loss nan.*--lr"):
+        with (
+            np.errstate(all="ignore"),
+            pytest.raises(DivergedError, match=r"step 5: loss nan.*--lr"),
+        ):
             step(5)
         return "refused"
 
