@@ -1,8 +1,10 @@
 """The command `minidist`: a table of commands, each a module that is imported when it is used.
 
 A command's module has `configure(parser)`, which adds its flags, and `main(args)`, which does the
-work and returns the exit status. `import minidist.cli` costs no NumPy, no MPI and no GPU: what a
-command does not need, it does not wait for.
+work and returns the exit status; if flags may contradict each other, also `check(args)`.
+
+`import minidist.cli` costs no NumPy, no MPI and no GPU: what a command does not need, it does not
+wait for.
 """
 
 import argparse
@@ -53,7 +55,17 @@ def run(words: list[str]) -> int:
         print(f"minidist: no command '{words[0]}'.\n\n{usage()}", file=sys.stderr)
         return 2
     args = parse(words[0], words[1:])
+    if words[0] == "launch" and args.command[:1] == ["minidist"]:
+        check(args.command[1:])
     return int(args.main(args))
+
+
+def check(words: list[str]) -> None:
+    """Refuse a wrong command line, or show its help, once, before N ranks do so."""
+    if words and words[0] in COMMANDS:
+        args, command = parse(words[0], words[1:]), import_module(COMMANDS[words[0]][0])
+        if hasattr(command, "check"):
+            command.check(args)
 
 
 def main(argv: list[str] | None = None) -> int:

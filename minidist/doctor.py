@@ -2,7 +2,7 @@
 
     OK       MPI library    Open MPI v5.0.11 (/home/me/minidist/.venv/lib/libmpi.so.40)
     missing  CuPy           no CuPy
-                            -> for a GPU, in the checkout: pip install -e '.[cuda12]' (or cuda13)
+                            -> for a GPU, in the checkout: python -m pip install -e '.[cuda12]'
 
 Every check tries the thing itself: a library that is found may still not load, and ranks that
 start may still not meet. The exit status is 1 only for a fault that stops work on CPUs.
@@ -86,7 +86,9 @@ def cupy() -> Finding:
     """Check whether CuPy is installed (not whether it works: see `kernel`)."""
     if importlib.util.find_spec("cupy") is None:
         return Finding(
-            False, "no CuPy", "for a GPU, in the checkout: pip install -e '.[cuda12]' (or cuda13)"
+            False,
+            "no CuPy",
+            f"for a GPU, in the checkout: {sys.executable} -m pip install -e '.[cuda12]'",
         )
     return Finding(True, "installed")
 

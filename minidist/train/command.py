@@ -40,16 +40,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Train, and return 0, 1 for an error, or 130 if a signal stopped the run."""
-    given = vars(args)
-    session = Session(**{name: given[name] for name in kinds(Session) if name in given})
-    config = run_config(args, session)
+    config, session = check(args)
     with StopRequest() as stop:
         if launched() and not session.in_process:
-            from minidist.comm.mpi import world
+            from minidist.comm.mpi import leave, world
 
-            return sit(world(), config, session, stop)
+            status = sit(world(), config, session, stop)
+            leave()
+            return status
         ranks = session.in_process or 1
         return int(max(run(sit, config, session, stop, ranks=ranks, stuck_after=600.0)))
+
+
+def check(args: argparse.Namespace) -> tuple[TrainConfig, Session]:
+    """Return what the flags ask for, or raise ConfigError or CheckpointError; nothing is run.
+
+    `minidist launch` calls it before it starts ranks that would all say the same.
+    """
+    given = vars(args)
+    session = Session(**{name: given[name] for name in kinds(Session) if name in given})
+    return run_config(args, session), session
 
 
 def run_config(args: argparse.Namespace, session: Session) -> TrainConfig:
