@@ -20,14 +20,13 @@ last bit on every rank. (A ring in which each rank adds up what passes by, start
 lets replicas drift apart: open-mpi/ompi#12258.)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from minidist.arrays import Array
-from minidist.bounds import bounds
+from minidist.collectives.buffers import check_result, flat_view, pieces
 from minidist.collectives.steps import Collective, Exchange, Steps
-from minidist.comm.checks import check_array, check_disjoint, check_writable
-from minidist.errors import ArrayError, ConfigError
+from minidist.comm.checks import check_writable
 from minidist.ops.reduce import check_op, combine
 
 
@@ -53,12 +52,12 @@ def reduce_scatter(
     sum is at most (N - 1) u (1 + u)**(N - 2) times the sum of the magnitudes, with u = 2**-11 for
     float16 and 2**-8 for bfloat16. Large groups should reduce in float32.
     """
-    flat = _flat(comm, x)
-    piece = _pieces(comm, flat, offsets)
+    flat = flat_view(comm, x)
+    piece = pieces(comm, flat, offsets)
     n, r = comm.size, comm.rank
-    own = piece(r) if out is None else _flat(comm, out)
+    own = piece(r) if out is None else flat_view(comm, out)
     if out is not None:
-        _check_result(comm, own, piece(r))
+        check_result(comm, own, piece(r))
     check_writable(own, comm, "result")
     check_op(op, flat.dtype)
 
@@ -89,13 +88,13 @@ def all_gather(
     its bytes where N divides it.
     """
     whole = x if out is None else out
-    flat = _flat(comm, whole)
+    flat = flat_view(comm, whole)
     check_writable(flat, comm, "result")
-    piece = _pieces(comm, flat, offsets)
+    piece = pieces(comm, flat, offsets)
     n, r = comm.size, comm.rank
     if out is not None:
-        mine = _flat(comm, x)
-        _check_result(comm, piece(r), mine)
+        mine = flat_view(comm, x)
+        check_result(comm, piece(r), mine)
         piece(r)[...] = mine
     for s in range(n - 1):
         yield Exchange(comm, piece(r - s), (r + 1) % n, piece(r - 1 - s), (r - 1) % n)
@@ -115,35 +114,7 @@ def all_reduce(comm: Any, x: Array, out: Array | None = None, op: str = "sum") -
     if out is None:
         yield from reduce_scatter.steps(comm, x, op=op)
         return (yield from all_gather.steps(comm, x))
-    _check_result(comm, out, x)
-    own = _pieces(comm, _flat(comm, out), None)(comm.rank)
+    check_result(comm, out, x)
+    own = pieces(comm, flat_view(comm, out), None)(comm.rank)
     yield from reduce_scatter.steps(comm, x, own, op)
     return (yield from all_gather.steps(comm, out))
-
-
-def _flat(comm: Any, x: Array) -> Array:
-    """Return the flat view of a contiguous array."""
-    check_array(x, comm, "buffer")
-    return x.reshape(x.size)
-
-
-def _pieces(comm: Any, flat: Array, offsets: Sequence[int] | None) -> Callable[[int], Array]:
-    """Return a function that gives piece ``i`` modulo N of the flat array, as a view."""
-    n, size = comm.size, flat.size
-    cut = bounds(size, n) if offsets is None else list(offsets)
-    if len(cut) != n + 1 or cut[0] != 0 or cut[-1] != size or cut != sorted(cut):
-        raise ConfigError(
-            f"{comm.at('offsets')}: {cut} do not cut {size} elements into {n} pieces; need {n + 1} "
-            f"rising numbers from 0 to {size}"
-        )
-    return lambda i: flat[cut[i % n] : cut[i % n + 1]]
-
-
-def _check_result(comm: Any, result: Array, like: Array) -> None:
-    """The place for a result has the size and dtype of what goes there, and memory of its own."""
-    if (result.size, result.dtype) != (like.size, like.dtype):
-        raise ArrayError(
-            f"{comm.at('result')}: {like.size} x {like.dtype} are to go into an array of "
-            f"{result.size} x {result.dtype}; make both equal"
-        )
-    check_disjoint(result, like, comm, "result")

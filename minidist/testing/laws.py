@@ -122,3 +122,71 @@ def _piece(comm: Comm, n: int, after: int) -> int:
     """The size of the piece of the rank that comes ``after`` this one."""
     cut, r = bounds(n, comm.size), (comm.rank + after) % comm.size
     return cut[r + 1] - cut[r]
+
+
+def broadcast(comm: Comm, collective: Any, n: int, root: int, dtype: Any = np.float64) -> None:
+    """Every rank has what the root had; N - 1 messages in all."""
+    root %= comm.size
+    who = f"rank {comm.rank} of {comm.size}, broadcast of {n} from {root}"
+    want, x = values(root, n, dtype), values(comm.rank, n, dtype)
+    before = comm.traffic.messages
+    assert collective(comm, x, root=root) is x, f"{who}: must return the result"
+    same(x, want, who)
+    sent = comm.gather_objects(comm.traffic.messages - before)
+    assert sum(sent) == comm.size - 1, f"{who}: {sum(sent)} messages in all"
+    assert max(sent) <= (comm.size - 1).bit_length(), f"{who}: a rank sent {max(sent)} messages"
+
+
+def reduce(
+    comm: Comm, collective: Any, n: int, root: int, op: str = "sum", dtype: Any = np.float64
+) -> None:
+    """The root has the combination of all inputs, in place or not; nobody's input changes."""
+    root %= comm.size
+    who = f"rank {comm.rank} of {comm.size}, reduce of {n} {op} to {root}"
+    want = combined(comm.size, n, op, dtype)
+    x, out = values(comm.rank, n, dtype), np.full(n, -1, dtype)
+    sent = comm.traffic.messages, comm.traffic.bytes
+    result = collective(comm, x, out, op=op, root=root)
+    cost(comm, sent, comm.rank != root, n * (comm.rank != root), x)
+    same(x, values(comm.rank, n, dtype), f"{who}: the input")
+    assert result is (out if comm.rank == root else None), f"{who}: must return the result"
+    same(out, want if comm.rank == root else np.full(n, -1, dtype), who)
+    collective(comm, x, op=op, root=root)
+    same(x, want if comm.rank == root else values(comm.rank, n, dtype), f"{who} in place")
+
+
+def all_to_all(comm: Comm, collective: Any, counts: Sequence[Sequence[int]]) -> None:
+    """Rank s sends ``counts[s][r]`` elements to rank r, which finds them in the order of s."""
+    me, who = comm.rank, f"rank {comm.rank} of {comm.size}, all_to_all"
+    everyone = range(comm.size)
+
+    def part(source: int, to: int) -> np.ndarray:
+        return 1000.0 * source + 100 * to + np.arange(counts[source][to])
+
+    x = np.concatenate([part(me, r) for r in everyone])
+    want = np.concatenate([part(s, me) for s in everyone])
+    send = [0, *np.cumsum([counts[me][r] for r in everyone]).tolist()]
+    recv = [0, *np.cumsum([counts[s][me] for s in everyone]).tolist()]
+    out = np.full(want.size, -1.0)
+    sent = comm.traffic.messages, comm.traffic.bytes
+    same(collective(comm, x, out, send, recv), want, who)
+    cost(comm, sent, comm.size - 1, x.size - counts[me][me], x)
+
+
+def gather_scatter(comm: Comm, gather: Any, scatter: Any, n: int, root: int, offsets: Any) -> None:
+    """What is scattered and gathered again is the same; each piece travels once."""
+    root %= comm.size
+    who = f"rank {comm.rank} of {comm.size}, scatter and gather of {n} at {root}"
+    cut = list(offsets or bounds(n, comm.size))
+    whole = values(7, n)
+    mine = np.full(cut[comm.rank + 1] - cut[comm.rank], -1.0)
+    sent = comm.traffic.messages, comm.traffic.bytes
+    x = whole.copy() if comm.rank == root else None
+    same(scatter(comm, x, mine, offsets, root), whole[cut[comm.rank] : cut[comm.rank + 1]], who)
+    alone = comm.rank == root
+    cost(comm, sent, (comm.size - 1) * alone, (n - mine.size) * alone, mine)
+    sent = comm.traffic.messages, comm.traffic.bytes
+    back = gather(comm, mine, np.full(n, -1.0) if alone else None, offsets, root)
+    if alone:
+        same(back, whole, who)
+    cost(comm, sent, not alone, mine.size * (not alone), mine)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minidist.bounds import bounds
-from minidist.collectives import ring, simulate, wait_all
+from minidist.collectives import buffers, ring, simulate, wait_all
 from minidist.comm import run
 from minidist.errors import ArrayError, ConfigError, MinidistError, MismatchError
 from minidist.testing import laws
@@ -104,8 +104,8 @@ def test_mutants_of_all_gather_are_rejected(name, old, new):
 
 def test_a_ring_that_drops_the_tail_is_rejected():
     # The remainder of n // N was never sent (hw-native-sys/pypto#1942).
-    pieces = mutate(ring._pieces, "cut[i % n + 1]", "cut[i % n] + size // n")
-    scatter = rebind(ring.reduce_scatter, _pieces=pieces)
+    pieces = mutate(buffers.pieces, "cut[i % n + 1]", "cut[i % n] + size // n")
+    scatter = rebind(ring.reduce_scatter, pieces=pieces)
     with pytest.raises((AssertionError, MinidistError)):
         laws_of(broken_scatter=scatter)
 

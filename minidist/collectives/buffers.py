@@ -1,0 +1,40 @@
+"""What collectives ask of their arrays, checked before the first exchange."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from minidist.arrays import Array
+from minidist.bounds import bounds
+from minidist.comm.checks import check_array, check_disjoint
+from minidist.errors import ArrayError, ConfigError
+
+
+def flat_view(comm: Any, x: Array) -> Array:
+    """Return the flat view of a contiguous array."""
+    check_array(x, comm, "buffer")
+    return x.reshape(x.size)
+
+
+def pieces(comm: Any, whole: Array, offsets: Sequence[int] | None = None) -> Callable[[int], Array]:
+    """Return a function that gives piece ``i`` modulo N of a flat array, as a view.
+
+    ``offsets`` are N + 1 rising numbers from 0 to the size; by default those of `bounds`.
+    """
+    n, size = comm.size, whole.size
+    cut = bounds(size, n) if offsets is None else list(offsets)
+    if len(cut) != n + 1 or cut[0] != 0 or cut[-1] != size or cut != sorted(cut):
+        raise ConfigError(
+            f"{comm.at('offsets')}: {cut} do not cut {size} elements into {n} pieces; need {n + 1} "
+            f"rising numbers from 0 to {size}"
+        )
+    return lambda i: whole[cut[i % n] : cut[i % n + 1]]
+
+
+def check_result(comm: Any, result: Array, like: Array) -> None:
+    """The place for a result has the size and dtype of what goes there, and memory of its own."""
+    if (result.size, result.dtype) != (like.size, like.dtype):
+        raise ArrayError(
+            f"{comm.at('result')}: {like.size} x {like.dtype} are to go into an array of "
+            f"{result.size} x {result.dtype}; make both equal"
+        )
+    check_disjoint(result, like, comm, "result")

@@ -1,0 +1,90 @@
+"""Binomial trees: one rank to all, and all to one, in log2 N rounds.
+
+In each round of a broadcast, every rank that has the array sends it to one that has not, so the
+number of holders doubles. Numbers are counted from the root:
+
+    round 0      0 -> 4                          rank v receives from v without its lowest bit,
+    round 1      0 -> 2    4 -> 6                and sends to v + 1, v + 2, v + 4, ... below it
+    round 2      0 -> 1    2 -> 3    4 -> 5    6 -> 7
+
+A reduction is the same tree with the arrows turned round. Both send the *whole* array log2 N times
+one after the other: right for small arrays, where latency is all, and wasteful for large ones
+(Thakur, Rabenseifner and Gropp, 2005, Int. J. High Perform. Comput. Appl. 19(1), section 4).
+"""
+
+from typing import Any
+
+from minidist.arrays import Array
+from minidist.collectives.buffers import check_result, flat_view
+from minidist.collectives.steps import Collective, Exchange, Steps
+from minidist.comm.checks import check_peer, check_writable
+from minidist.ops.reduce import check_op, combine
+
+
+@Collective
+def broadcast(comm: Any, x: Array, root: int = 0) -> Steps:
+    """Copy ``x`` of rank ``root`` into ``x`` of every rank, and return it.
+
+    All ranks call it, with arrays of equal size and dtype. N - 1 messages of the whole array in
+    all; the root sends ceil(log2 N) of them, a rank at most as many. Time: ceil(log2 N) messages.
+    """
+    check_peer(root, comm, "root")
+    whole = flat_view(comm, x)
+    v, children = _place(comm, root)
+    if v:
+        check_writable(whole, comm, "result")
+        yield Exchange(comm, recv=whole, source=_rank(comm, root, v & (v - 1)))
+    for child in reversed(children):
+        yield Exchange(comm, send=whole, to=_rank(comm, root, child))
+    return x
+
+
+@Collective
+def reduce(comm: Any, x: Array, out: Array | None = None, op: str = "sum", root: int = 0) -> Steps:
+    """Combine ``x`` over all ranks on rank ``root``, and return the result there, None elsewhere.
+
+    In place on the root without ``out``; ``x`` of the other ranks is never changed, and their
+    ``out`` is ignored. ``op``: "sum", "max" or "min".
+
+    All ranks call it. Every rank but the root sends one message of the whole array; the root
+    receives ceil(log2 N). The order of the sum is that of the tree, so it does not depend on which
+    message comes first. float16 and bfloat16 are added in float32 and rounded once a round.
+    """
+    check_peer(root, comm, "root")
+    mine = flat_view(comm, x)
+    check_op(op, mine.dtype)
+    v, children = _place(comm, root)
+    place = mine
+    if v == 0 and out is not None:
+        check_result(comm, out, x)
+        place = flat_view(comm, out)
+    if v == 0:
+        check_writable(place, comm, "result")
+    room = 0 if not children else mine.size
+    with comm.scratch(2 * room if v else room, like=mine) as rooms:
+        arriving, total = rooms[:room], place if v == 0 else rooms[room:]
+        so_far = mine
+        for child in children:
+            yield Exchange(comm, recv=arriving, source=_rank(comm, root, child))
+            combine(op, so_far, arriving, out=total)
+            so_far = total
+        if v:
+            yield Exchange(comm, send=so_far, to=_rank(comm, root, v & (v - 1)))
+            return None
+    if place is not so_far:
+        place[...] = so_far
+    return x if out is None else out
+
+
+def _place(comm: Any, root: int) -> tuple[int, list[int]]:
+    """Return this rank's number counted from the root, and its children's, nearest first."""
+    v = (comm.rank - root) % comm.size
+    children, bit = [], 1
+    while not v & bit and v + bit < comm.size:
+        children.append(v + bit)
+        bit *= 2
+    return v, children
+
+
+def _rank(comm: Any, root: int, v: int) -> int:
+    return int((v + root) % comm.size)
