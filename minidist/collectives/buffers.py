@@ -5,8 +5,9 @@ from typing import Any
 
 from minidist.arrays import Array
 from minidist.bounds import bounds
-from minidist.comm.checks import check_array, check_disjoint
+from minidist.comm.checks import check_array, check_disjoint, check_writable
 from minidist.errors import ArrayError, ConfigError
+from minidist.ops.reduce import check_op
 
 
 def flat_view(comm: Any, x: Array) -> Array:
@@ -38,3 +39,17 @@ def check_result(comm: Any, result: Array, like: Array) -> None:
             f"{result.size} x {result.dtype}; make both equal"
         )
     check_disjoint(result, like, comm, "result")
+
+
+def working_array(comm: Any, x: Array, out: Array | None, op: str) -> Array:
+    """Return the flat array that an all-reduce works in: ``x``, or ``out`` filled with ``x``."""
+    mine = flat_view(comm, x)
+    check_op(op, mine.dtype)
+    if out is None:
+        check_writable(mine, comm, "result")
+        return mine
+    check_result(comm, out, x)
+    result = flat_view(comm, out)
+    check_writable(result, comm, "result")
+    result[...] = mine
+    return result

@@ -21,10 +21,9 @@ from typing import Any
 
 from minidist.arrays import Array
 from minidist.bounds import bounds
-from minidist.collectives.buffers import check_result, flat_view
+from minidist.collectives.buffers import working_array
 from minidist.collectives.steps import Collective, Exchange, Steps
-from minidist.comm.checks import check_writable
-from minidist.ops.reduce import check_op, combine
+from minidist.ops.reduce import combine
 
 
 @Collective
@@ -38,14 +37,7 @@ def all_reduce(comm: Any, x: Array, out: Array | None = None, op: str = "sum") -
     ranks send more: an even one sends S in one message and does nothing else, an odd one sends S in
     one message besides its work. float16 and bfloat16 are rounded once a round.
     """
-    mine = flat_view(comm, x)
-    check_op(op, mine.dtype)
-    if out is not None:
-        check_result(comm, out, x)
-    result = mine if out is None else flat_view(comm, out)
-    check_writable(result, comm, "result")
-    if out is not None:
-        result[...] = mine
+    result = working_array(comm, x, out, op)
     power = 1 << (comm.size.bit_length() - 1)
     extra = comm.size - power
     paired = comm.rank < 2 * extra

@@ -21,7 +21,7 @@ from typing import Any
 from minidist.arrays import Array
 from minidist.bounds import bounds
 from minidist.collectives import ring
-from minidist.collectives.buffers import check_result, flat_view
+from minidist.collectives.buffers import working_array
 from minidist.collectives.steps import Collective, Steps
 from minidist.comm import Comm
 from minidist.errors import ConfigError
@@ -62,17 +62,13 @@ def all_reduce(
     what a ring of L sends that is cut into m pieces, and across it 2 (K - 1) / K of S / m, if it
     has a piece. Bit-identical on all ranks: each piece is summed once and copied.
     """
-    local, across = nodes.local.channel(comm.op), nodes.across
-    across = across and across.channel(comm.op)
-    result = x if out is None else out
-    whole = flat_view(comm, result)
-    if out is not None:
-        check_result(comm, out, x)
-        whole[...] = flat_view(comm, x)
+    local = nodes.local.channel(comm.op, comm.label)
+    across = nodes.across and nodes.across.channel(comm.op, comm.label)
+    whole = working_array(comm, x, out, op)
     cut = bounds(whole.size, nodes.smallest)
     cut += [whole.size] * (local.size - nodes.smallest)
     own = yield from ring.reduce_scatter.steps(local, whole, op=op, offsets=cut)
     if across is not None:
         yield from ring.all_reduce.steps(across, own, op=op)
     yield from ring.all_gather.steps(local, whole, offsets=cut)
-    return result
+    return x if out is None else out

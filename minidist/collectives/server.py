@@ -13,10 +13,10 @@ servers; with N of them it is a reduce-scatter and an all-gather).
 from typing import Any
 
 from minidist.arrays import Array
-from minidist.collectives.buffers import check_result, flat_view
+from minidist.collectives.buffers import working_array
 from minidist.collectives.steps import Collective, Exchange, Steps
-from minidist.comm.checks import check_peer, check_writable
-from minidist.ops.reduce import check_op, combine
+from minidist.comm.checks import check_peer
+from minidist.ops.reduce import combine
 
 
 @Collective
@@ -30,20 +30,13 @@ def all_reduce(
     bfloat16 are added in float32 and rounded once a rank.
     """
     check_peer(root, comm, "root")
-    mine = flat_view(comm, x)
-    check_op(op, mine.dtype)
-    if out is not None:
-        check_result(comm, out, x)
-    result = mine if out is None else flat_view(comm, out)
-    check_writable(result, comm, "result")
+    result = working_array(comm, x, out, op)
     others = [r for r in range(comm.size) if r != root]
     if comm.rank != root:
-        yield Exchange(comm, send=mine, to=root)
+        yield Exchange(comm, send=result, to=root)
         yield Exchange(comm, recv=result, source=root)
         return x if out is None else out
-    if out is not None:
-        result[...] = mine
-    with comm.scratch(mine.size if others else 0, like=mine) as arriving:
+    with comm.scratch(result.size if others else 0, like=result) as arriving:
         for source in others:
             yield Exchange(comm, recv=arriving, source=source)
             combine(op, result, arriving, out=result)
