@@ -169,10 +169,13 @@ def device_arrays(comm: Comm) -> None:
 REFUSED: list[tuple[Callable[[Comm], object], type[Exception], str]] = [
     (lambda c: c.send(np.zeros(1), c.size), RankError, "there is no rank"),
     (lambda c: c.recv(np.zeros(1), -1), RankError, "no rank -1"),
+    (lambda c: c.send(np.zeros(1), 0.0), RankError, "no rank 0.0"),
+    (lambda c: c.exchange(np.zeros(1), False, None, None), RankError, "no rank False"),
     (lambda c: c.send(np.zeros(1), 0, tag=-1), RankError, "tag -1 is not an integer from 0"),
     (lambda c: c.exchange(np.zeros(1), 0, np.zeros(1), 0, 1 << 15), RankError, "tag 32768"),
     (lambda c: c.exchange(np.ones(1), c.size, np.ones(1), 0), RankError, "there is no rank"),
     (lambda c: c.send([1.0], 0), ArrayError, "needs an array, got list"),
+    (lambda c: c.send(3.0, 0), ArrayError, "needs an array, got float"),
     (lambda c: c.send(np.zeros((2, 3)).T, 0), ArrayError, "shape (3, 2) is not C-contiguous"),
     (lambda c: c.recv(np.zeros((2, 3), order="F"), 0), ArrayError, "not C-contiguous"),
     (lambda c: c.exchange(np.zeros(3), 0, np.zeros(6)[::2], 0), ArrayError, "not C-contiguous"),

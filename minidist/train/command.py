@@ -98,7 +98,7 @@ def sit(comm: Comm, config: TrainConfig, session: Session, stop: StopRequest) ->
         return 0
     trainer.say(
         f"stopped after step {trainer.done}; go on with --resume {trainer.folder.path} "
-        f"(on {comm.size} ranks: the same bits)"
+        f"(on {count(comm)}: the same bits)"
     )
     return SIGNALLED if any(comm.gather_objects(stop.requested)) else 0
 
@@ -122,8 +122,7 @@ def prepare(comm: Comm, config: TrainConfig, session: Session) -> Trainer:
     trainer = together(comm, build)
     together(comm, trainer.open_folder)
     trainer.say(f"{trainer.text}")
-    ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
-    trainer.say(f"{ranks} on {device}, run {folder.path}")
+    trainer.say(f"{count(comm)} on {device}, run {folder.path}")
     return trainer
 
 
@@ -134,13 +133,18 @@ def refuse(comm: Comm, error: MinidistError) -> int:
     return 1
 
 
+def count(comm: Comm) -> str:
+    """Say how many ranks there are."""
+    return "1 rank" if comm.size == 1 else f"{comm.size} ranks"
+
+
 def close(trainer: Trainer) -> None:
     """End a finished run: check the replicas, print a sample and the report. All ranks call it."""
     comm, text = trainer.comm, trainer.text
     digest = trainer.check_replicas()
     traffic = traffic_report(comm, trainer.sync, trainer.done - trainer.first)
     if comm.rank == 0:
-        print(f"all {comm.size} ranks hold the same weights, sha256 {digest[:12]}\n")
+        print(f"{count(comm)}, the same weights on each, sha256 {digest[:12]}\n")
         print(continuation(trainer.folder, PROMPT, tokens=300))
         if trainer.val_loss is not None:
             print("\n" + loss_report(text, trainer.corpus, trainer.val_loss))

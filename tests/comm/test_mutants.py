@@ -5,6 +5,7 @@ import pytest
 
 from minidist.comm import inprocess, postoffice, run, scheduler, scratch
 from minidist.errors import MinidistError
+from minidist.testing import contract
 from minidist.testing.mutants import MutantError, mutate, rebind
 from tests.comm import test_clock as clock
 from tests.comm import test_groups as groups
@@ -16,7 +17,11 @@ FOUND = (AssertionError, MinidistError, ValueError, ExceptionGroup, pytest.fail.
 
 
 def order():
-    messages.test_every_rank_reaches_every_rank_in_order()
+    run(contract.all_pairs_in_order, ranks=3)
+
+
+def tags():
+    run(contract.tags_and_channels, ranks=3)
 
 
 def sizes():
@@ -92,14 +97,14 @@ MUTANTS = [
         inprocess.InProcessComm,
         "Address(self.context, self.number, tag, self._me",
         "Address(self.context, self.number, 0, self._me",
-        messages.test_tags_and_channels_keep_messages_apart,
+        tags,
     ),
     (
         "one channel for all",
         inprocess.InProcessComm,
         "Address(self.context, self.number, tag, self._me",
         "Address(self.context, 0, tag, self._me",
-        messages.test_tags_and_channels_keep_messages_apart,
+        tags,
     ),
     (
         "groups share one context",
