@@ -13,7 +13,7 @@ raises on every rank. `REFUSED` is wrong use, with the words of the error: they 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -169,7 +169,7 @@ def device_arrays(comm: Comm) -> None:
 REFUSED: list[tuple[Callable[[Comm], object], type[Exception], str]] = [
     (lambda c: c.send(np.zeros(1), c.size), RankError, "there is no rank"),
     (lambda c: c.recv(np.zeros(1), -1), RankError, "no rank -1"),
-    (lambda c: c.send(np.zeros(1), 0.0), RankError, "no rank 0.0"),
+    (lambda c: c.send(np.zeros(1), cast(int, 0.0)), RankError, "no rank 0.0"),
     (lambda c: c.exchange(np.zeros(1), False, None, None), RankError, "no rank False"),
     (lambda c: c.send(np.zeros(1), 0, tag=-1), RankError, "tag -1 is not an integer from 0"),
     (lambda c: c.exchange(np.zeros(1), 0, np.zeros(1), 0, 1 << 15), RankError, "tag 32768"),
