@@ -18,6 +18,8 @@ is 2 (N - 1) messages one after the other, so small arrays want a tree instead.
 Every piece is summed along one chain of ranks and then copied, so the result is the same to the
 last bit on every rank. (A ring in which each rank adds up what passes by, starting from its own,
 lets replicas drift apart: open-mpi/ompi#12258.)
+
+`shift` is one turn of the ring by itself: what every rank holds moves on to the right.
 """
 
 from collections.abc import Sequence
@@ -28,6 +30,24 @@ from minidist.collectives.buffers import check_result, flat_view, pieces
 from minidist.collectives.steps import Collective, Exchange, Steps
 from minidist.comm.checks import check_writable
 from minidist.ops.reduce import check_op, combine
+
+
+@Collective
+def shift(comm: Any, x: Array, out: Array) -> Steps:
+    """Send ``x`` to the right neighbour, and return ``out``, which comes from the left one.
+
+    ``out``: of the size and dtype of ``x``, and memory of its own. All ranks call it; each sends
+    ``x`` in one message. On one rank ``out`` becomes a copy of ``x``.
+    """
+    send, recv = flat_view(comm, x), flat_view(comm, out)
+    check_result(comm, recv, send)
+    n, r = comm.size, comm.rank
+    if n == 1:
+        check_writable(recv, comm, "result")
+        recv[...] = send
+    else:
+        yield Exchange(comm, send, (r + 1) % n, recv, (r - 1) % n)
+    return out
 
 
 @Collective
