@@ -2,8 +2,10 @@
 
 | module | collectives | right for |
 |---|---|---|
-| `ring` | reduce-scatter, all-gather, all-reduce | large arrays |
+| `ring` | reduce-scatter, all-gather, all-reduce, shift | large arrays |
+| `segmented` | reduce-scatter, all-reduce | larger ones: adds while it sends |
 | `halving` | all-reduce | in between, and large arrays on few hops |
+| `doubling` | all-reduce | small arrays |
 | `tree` | broadcast, reduce | small arrays |
 | `server` | all-reduce | nothing: the baseline |
 | `hierarchical` | all-reduce | several ranks on each of several nodes |
@@ -11,7 +13,16 @@
 | `rooted` | gather, scatter | what one rank reads or writes |
 """
 
-from minidist.collectives import halving, hierarchical, ring, rooted, server, tree
+from minidist.collectives import (
+    doubling,
+    halving,
+    hierarchical,
+    ring,
+    rooted,
+    segmented,
+    server,
+    tree,
+)
 from minidist.collectives.all_to_all import all_to_all
 from minidist.collectives.simulate import simulate
 from minidist.collectives.steps import Collective, Exchange, Started, Steps, wait_all
@@ -22,10 +33,12 @@ __all__ = [
     "Started",
     "Steps",
     "all_to_all",
+    "doubling",
     "halving",
     "hierarchical",
     "ring",
     "rooted",
+    "segmented",
     "server",
     "simulate",
     "tree",

@@ -9,8 +9,7 @@ and send the other half to the other. An all-gather doubles the parts again, par
     2       r ^ 1          [A]    0..3       [B]    0..3      [C]    0..3      [D]    0..3
 
 Each piece is summed on one rank along one tree and then copied, so all ranks have the same bits.
-That needs a power of two. With E ranks more than one, the first 2 E ranks form pairs, and the odd
-rank of each works for both: it adds the partner's array before, and sends the result back after.
+That needs a power of two; `folding` makes one of any number of ranks.
 
 Known as Rabenseifner's algorithm (Thakur, Rabenseifner and Gropp, 2005, Int. J. High Perform.
 Comput. Appl. 19(1), section 4.5); the distance of partners is what makes it slower than a ring on
@@ -22,6 +21,7 @@ from typing import Any
 from minidist.arrays import Array
 from minidist.bounds import bounds
 from minidist.collectives.buffers import working_array
+from minidist.collectives.folding import Workers, folded
 from minidist.collectives.steps import Collective, Exchange, Steps
 from minidist.ops.reduce import combine
 
@@ -38,30 +38,14 @@ def all_reduce(comm: Any, x: Array, out: Array | None = None, op: str = "sum") -
     one message besides its work. float16 and bfloat16 are rounded once a round.
     """
     result = working_array(comm, x, out, op)
-    power = 1 << (comm.size.bit_length() - 1)
-    extra = comm.size - power
-    paired = comm.rank < 2 * extra
-    if paired and comm.rank % 2 == 0:
-        yield Exchange(comm, send=result, to=comm.rank + 1)
-        yield Exchange(comm, recv=result, source=comm.rank + 1)
-        return x if out is None else out
-    with comm.scratch(result.size if comm.size > 1 else 0, like=result) as room:
-        if paired:
-            yield Exchange(comm, recv=room, source=comm.rank - 1)
-            combine(op, room, result, out=result)
-        yield from _among_workers(comm, result, room, op, power, extra)
-    if paired:
-        yield Exchange(comm, send=result, to=comm.rank - 1)
+    yield from folded(comm, result, op, halve_and_double)
     return x if out is None else out
 
 
-def _among_workers(comm: Any, result: Array, room: Array, op: str, power: int, extra: int) -> Steps:
-    """All-reduce in place among the ``power`` ranks that work, numbered 0 .. power - 1."""
-    me = comm.rank // 2 if comm.rank < 2 * extra else comm.rank - extra
+def halve_and_double(comm: Any, result: Array, room: Array, op: str, workers: Workers) -> Steps:
+    """All-reduce ``result`` in place among a power of two of workers."""
+    me, power, rank = workers
     cut = bounds(result.size, power)
-
-    def rank(worker: int) -> int:
-        return 2 * worker + 1 if worker < extra else worker + extra
 
     def part(worker: int, width: int) -> Array:
         """The pieces of the ``width`` workers around this one, as one range."""

@@ -59,6 +59,8 @@ def simulate(
             at.pop(rank, None)
             return
         able.append(rank)
+        if e.meanwhile is not None:
+            e.meanwhile()
         if e.send is not None and e.to is not None:
             mail[rank, e.to].append(e.send.copy())
             sent[rank] += 1

@@ -28,7 +28,9 @@ from minidist.comm.base import Comm, Request
 class Exchange(NamedTuple):
     """Send ``send`` to rank ``to`` and receive into ``recv`` from rank ``source``, at once.
 
-    Either half may be left out.
+    Either half may be left out. ``meanwhile`` is work that does not need these messages: it is done
+    once they are on their way, and before they are waited for, and leaves ``send`` and ``recv``
+    alone.
     """
 
     comm: Comm
@@ -36,6 +38,14 @@ class Exchange(NamedTuple):
     to: int | None = None
     recv: Array | None = None
     source: int | None = None
+    meanwhile: Callable[[], object] | None = None
+
+    def post(self) -> Sequence[Request]:
+        """Start both halves, do the work, and return the open requests."""
+        requests = self.comm.post(self.send, self.to, self.recv, self.source)
+        if self.meanwhile is not None:
+            self.meanwhile()
+        return requests
 
 
 Steps: TypeAlias = Generator[Exchange, None, Any]
@@ -76,8 +86,7 @@ class Started:
 
     def _next(self) -> None:
         try:
-            e = next(self.steps)
-            self.requests = e.comm.post(e.send, e.to, e.recv, e.source)
+            self.requests = next(self.steps).post()
         except StopIteration as end:
             self.done, self.result, self.requests = True, end.value, ()
             self.comm.state.started.remove(self)
@@ -108,7 +117,10 @@ class Collective:
                 e = next(steps)
             except StopIteration as end:
                 return end.value
-            e.comm.exchange(e.send, e.to, e.recv, e.source)
+            if e.meanwhile is None:
+                e.comm.exchange(e.send, e.to, e.recv, e.source)
+            else:
+                e.comm.wait_all(e.post())
 
     def start(self, comm: Comm, *args: Any, label: str = "", **options: Any) -> Started:
         """Start the collective and return it in flight; leave its arrays alone until it is done."""

@@ -76,8 +76,12 @@ def reduce_scatter(
     op: str = "sum",
     dtype: Any = np.float64,
     offsets: Sequence[int] | None = None,
+    segments: int = 1,
 ) -> None:
-    """Rank r has piece r of the combination; nothing but the place of the result has changed."""
+    """Rank r has piece r of the combination; nothing but the place of the result has changed.
+
+    ``segments``: how many messages each piece travels in.
+    """
     who = f"rank {comm.rank} of {comm.size}, reduce_scatter of {n} {op}"
     cut = offsets or bounds(n, comm.size)
     mine = slice(cut[comm.rank], cut[comm.rank + 1])
@@ -86,7 +90,7 @@ def reduce_scatter(
     sent = comm.traffic.messages, comm.traffic.bytes
     same(collective(comm, x, out, op=op, offsets=offsets), want, who)
     same(x, values(comm.rank, n, dtype), f"{who}: the input")
-    cost(comm, sent, comm.size - 1, n - want.size, x)
+    cost(comm, sent, segments * (comm.size - 1), n - want.size, x)
     same(collective(comm, x, op=op, offsets=offsets), want, f"{who} in place")
     rest = values(comm.rank, n, dtype)
     rest[mine] = want

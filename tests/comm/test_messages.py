@@ -1,5 +1,6 @@
 """Point to point between in-process ranks: what goes beyond the contract of all worlds."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -85,3 +86,18 @@ def test_another_size_or_dtype_is_an_error_that_names_both_sides(sent, wanted):
     message = f"rank 0 waits for {wanted.size} x {wanted.dtype} .* rank 1 has sent {sent.size} x"
     with pytest.raises(MismatchError, match=message):
         run(program, ranks=2)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, ml_dtypes.bfloat16])
+def test_a_receive_that_is_looked_at_too_early_has_no_value(dtype):
+    def program(comm):
+        x = np.full((2, 1), 3, dtype)
+        request = comm.irecv(x, source=comm.rank)
+        early = x.copy()
+        comm.isend(np.full((2, 1), 7, dtype), to=comm.rank)
+        request.wait()
+        return early.tobytes(), x.tolist()
+
+    early, late = run(program, ranks=1)[0]
+    assert set(early) == {255}  # NaN, or -1
+    assert late == [[7], [7]]
