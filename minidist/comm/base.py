@@ -89,6 +89,7 @@ class Comm(ABC):
         self.state = state
         self.traffic = Traffic(parent)
         self.op, self.label, self.number = "point to point", "", 0
+        self.memo: dict[str, Any] = {}  # what is found out once about this group
         self._channels = itertools.count(1)
 
     @property

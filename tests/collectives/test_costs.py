@@ -75,11 +75,6 @@ def exchanged(comm, x):
     return all_to_all(comm, x, np.empty_like(x))
 
 
-def up_and_down(comm, x):
-    tree.reduce(comm, x)
-    return tree.broadcast(comm, x)
-
-
 EVERYWHERE = {
     # name: the call, its formula on links that nobody shares
     "shift": (pair, costs.shift),
@@ -91,7 +86,7 @@ EVERYWHERE = {
     "all_to_all": (exchanged, costs.all_to_all),
     "broadcast": (tree.broadcast, partial(costs.broadcast, one_port=False)),
     "reduce": (tree.reduce, partial(costs.reduce, one_port=False)),
-    "tree": (up_and_down, partial(costs.tree_all_reduce, one_port=False)),
+    "tree": (tree.all_reduce, partial(costs.tree_all_reduce, one_port=False)),
     "server": (server.all_reduce, partial(costs.server_all_reduce, one_port=False)),
     "gather": (gathered, partial(costs.gather, one_port=False)),
     "scatter": (scattered, partial(costs.scatter, one_port=False)),

@@ -1,6 +1,7 @@
 """Every other collective against one process, over sizes, ranks, roots and orders of events."""
 
 from functools import partial
+from itertools import pairwise
 
 import ml_dtypes
 import numpy as np
@@ -10,9 +11,12 @@ from hypothesis import strategies as st
 
 from minidist.collectives import (
     all_to_all,
+    doubling,
     halving,
     hierarchical,
+    ring,
     rooted,
+    segmented,
     server,
     simulate,
     tree,
@@ -54,7 +58,34 @@ def same_everywhere(comm, collective, n, op, dtype):
 @given(worlds, st.integers(0, 30), ops, st.sampled_from(DTYPES))
 def test_all_reduces(world, n, op, dtype):
     run(same_everywhere, halving.all_reduce, n, op, dtype, **world)
+    run(same_everywhere, doubling.all_reduce, n, op, dtype, **world)
     run(same_everywhere, server.all_reduce, n, op, dtype, **world)
+    run(same_everywhere, tree.all_reduce, n, op, dtype, **world)
+
+
+@given(worlds, st.integers(0, 40), st.integers(1, 100), ops, st.sampled_from(DTYPES))
+def test_the_segmented_ring(world, n, segment, op, dtype):
+    run(same_everywhere, partial(segmented.all_reduce, segment=segment), n, op, dtype, **world)
+
+
+@given(worlds, st.data())
+def test_the_pieces_of_a_segmented_ring_may_be_cut_anywhere(world, data):
+    borders = world["ranks"] - 1
+    inner = data.draw(st.lists(st.integers(0, 20), min_size=borders, max_size=borders))
+    offsets = [0, *sorted(inner), 20]
+    longest = max(b - a for a, b in pairwise(offsets))
+    count = segmented.segments(8 * longest, 16)
+    check = partial(laws.reduce_scatter, offsets=offsets, segments=count)
+    run(check, partial(segmented.reduce_scatter, segment=16), 20, **world)
+
+
+def test_the_segmented_ring_has_the_bits_of_the_ring():
+    def program(comm):
+        x = np.random.default_rng(comm.rank).standard_normal(1001).astype(np.float32)
+        return ring.all_reduce(comm, x.copy()), segmented.all_reduce(comm, x, segment=100)
+
+    for plain, cut in run(program, ranks=5):
+        laws.same(cut, plain, "segmented")
 
 
 @given(worlds, st.data())
@@ -118,10 +149,13 @@ def test_all_ranks_get_the_same_bits(n):
 
     def program(comm):
         nodes = hierarchical.nodes(comm, [0, 0, 1, 1, 1])
-        x = [np.full(n, parts[comm.rank]) for _ in range(3)]
+        x = [np.full(n, parts[comm.rank]) for _ in range(6)]
         halving.all_reduce(comm, x[0])
         server.all_reduce(comm, x[1])
         hierarchical.all_reduce(comm, x[2], nodes)
+        doubling.all_reduce(comm, x[3])
+        segmented.all_reduce(comm, x[4], segment=16)
+        tree.all_reduce(comm, x[5])
         return [a.tobytes() for a in x]
 
     for seed in range(3):
@@ -196,9 +230,10 @@ def test_a_hierarchy_sends_less_across_nodes():
 
 def test_many_ranks_without_ranks():
     for ranks in (100, 128):
-        results, _ = simulate(halving.all_reduce, ranks, lambda r: (np.full(5, float(r)),))
-        for result in results:
-            np.testing.assert_array_equal(result, np.full(5, ranks * (ranks - 1) / 2))
+        for collective in (halving.all_reduce, doubling.all_reduce, segmented.all_reduce):
+            results, _ = simulate(collective, ranks, lambda r: (np.full(5, float(r)),))
+            for result in results:
+                np.testing.assert_array_equal(result, np.full(5, ranks * (ranks - 1) / 2))
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -211,6 +246,9 @@ def test_many_ranks_without_ranks():
         (lambda c: tree.reduce(c, np.zeros(2), op="mean"), ConfigError, "unknown reduction"),
         (lambda c: server.all_reduce(c, np.zeros(2), np.zeros(3)), ArrayError, "make both equal"),
         (lambda c: halving.all_reduce(c, np.zeros((2, 2)).T[:1]), ArrayError, "not C-contiguous"),
+        (lambda c: tree.all_reduce(c, np.zeros(2), np.zeros(3)), ArrayError, "make both equal"),
+        (lambda c: segmented.all_reduce(c, np.zeros(2), segment=0), ConfigError, "at least 1"),
+        (lambda c: ring.shift(c, np.zeros(2), np.zeros(3)), ArrayError, "make both equal"),
         (lambda c: all_to_all(c, np.zeros(3), np.zeros(6)), ArrayError, "its own piece is"),
         (lambda c: all_to_all(c, *[np.zeros(6)] * 2), ArrayError, "share memory"),
         (lambda c: rooted.scatter(c, np.zeros(3), np.zeros(1), root=-1), RankError, "no rank -1"),

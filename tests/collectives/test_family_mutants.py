@@ -100,6 +100,13 @@ MUTANTS = {
     "own part left out": (check_reduce, tree.reduce, "op, so_far,", "op, arriving,"),
     "input overwritten": (check_reduce, tree.reduce, "place if v == 0 else rooms[room:]", "place"),
     "always a sum": (check_reduce, tree.reduce, "combine(op,", 'combine("sum",'),
+    "nothing comes back down": (
+        check_halving,
+        tree.all_reduce,
+        "return (yield from broadcast.steps(comm, result))",
+        "return result",
+    ),
+    "only in place": (check_halving, tree.all_reduce, "comm, x, out, op", "comm, x, None, op"),
     "the server adds itself": (
         check_halving,
         server.all_reduce,
@@ -262,5 +269,6 @@ def test_a_single_segment_is_rejected():
 def test_the_checks_accept_the_rings():
     check_halving(ring.all_reduce)
     check_halving(doubling.all_reduce)
+    check_halving(tree.all_reduce)
     check_bits(doubling.all_reduce)
     check_segmented()
