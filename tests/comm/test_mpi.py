@@ -6,12 +6,15 @@ Each test starts its ranks once and runs many cases in them, given out by all ra
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from minidist.comm import run
 from minidist.testing import contract
+
+ROOT = Path(__file__).resolve().parents[2]
 
 CONTRACT = """
 import json
@@ -84,6 +87,46 @@ laws.same(got, sent - np.uint8(comm.rank) + np.uint8(left), "in three pieces")
 @pytest.mark.parametrize("ranks", [1, 2, 5])
 def test_the_ring_agrees_with_mpi_for_all_sizes(mpirun, ranks):
     mpirun(RING, ranks=ranks)
+
+
+FAMILY = """
+from functools import partial
+import numpy as np
+from minidist.collectives import all_to_all, ring, rooted, segmented, tree
+from minidist.comm import world
+from minidist.testing import laws
+from tests.collectives.test_traps import ALL_REDUCES
+
+comm = world()
+for n in (0, 1, comm.size, 3 * comm.size + 1, 50_000):
+    for op in ("sum", "max"):
+        want = laws.combined(comm.size, n, op)
+        for name, collective in ALL_REDUCES.items():
+            if name == "segmented" and n > 1000:
+                collective = partial(segmented.all_reduce, segment=4096)
+            for start in (False, hasattr(collective, "start")):
+                x, out = laws.values(comm.rank, n), np.full(n, -1.0)
+                if start:
+                    collective.start(comm, x, out, op).wait()
+                else:
+                    collective(comm, x, out, op=op)
+                laws.same(out, want, name)
+                collective(comm, x, op=op)
+                laws.same(x, want, f"{name} in place")
+        laws.reduce(comm, tree.reduce, n, 1, op)
+    laws.broadcast(comm, tree.broadcast, n, 1)
+    laws.gather_scatter(comm, rooted.gather, rooted.scatter, n, 1, None)
+    x, out = laws.values(comm.rank, n), np.empty(n)
+    laws.same(ring.shift(comm, x, out), laws.values((comm.rank - 1) % comm.size, n), "shift")
+everyone = range(comm.size)
+laws.all_to_all(comm, all_to_all, [[(3 * s + 2 * r + 1) % 4 for r in everyone] for s in everyone])
+"""
+
+
+@pytest.mark.parametrize("ranks", [3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("synchronous", ["0", "1"])
+def test_the_family_over_mpi(mpirun, ranks, synchronous):
+    mpirun(FAMILY, ranks, env={"MINIDIST_SYNCHRONOUS": synchronous, "PYTHONPATH": str(ROOT)})
 
 
 @pytest.mark.mpi
