@@ -9,8 +9,10 @@ ROOT = Path(__file__).resolve().parent.parent / "minidist"
 
 # From the lowest floor up. A file imports from its own floor and from floors below.
 FLOORS = [
-    {"__init__", "errors", "bounds", "arrays"},
+    {"__init__", "errors", "bounds", "arrays", "files"},
     {"ops", "comm", "data"},
+    {"network"},
+    {"network"},
     {"collectives"},
     {"nn"},
     {"parallel"},
