@@ -27,8 +27,8 @@ from safetensors.numpy import save
 
 from minidist.arrays import to_host
 from minidist.errors import CheckpointError
+from minidist.files import replace_file
 from minidist.parallel.data import DataParallel
-from minidist.train.files import replace_file
 from minidist.train.optimizer import Optimizer, state_of
 
 Tensors = dict[str, NDArray[Any]]

@@ -9,7 +9,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from minidist.train.files import replace_file
+from minidist.files import replace_file
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from minidist.comm import run
 from minidist.errors import CheckpointError
+from minidist.files import replace_file
 from minidist.nn import Parameter
 from minidist.parallel.data import DataParallel
 from minidist.testing.mutants import mutate
 from minidist.train import checkpoint
 from minidist.train.checkpoint import load_checkpoint, restore, save_checkpoint, snapshot
-from minidist.train.files import replace_file
 from minidist.train.optimizer import AdamW, state_of
 
 
@@ -151,7 +151,8 @@ SAVES_AND_DIES = """
 import io, os, pathlib, signal, sys
 import numpy as np
 from minidist.testing.mutants import mutate
-from minidist.train import checkpoint, files
+from minidist import files
+from minidist.train import checkpoint
 
 point, old, new = sys.argv[1:]
 path = pathlib.Path("a.safetensors")
