@@ -6,11 +6,13 @@
 | `segmented` | reduce-scatter, all-reduce | larger ones: adds while it sends |
 | `halving` | all-reduce | in between, and large arrays on few hops |
 | `doubling` | all-reduce | small arrays |
-| `tree` | broadcast, reduce | small arrays |
+| `tree` | broadcast, reduce, all-reduce | small arrays |
 | `server` | all-reduce | nothing: the baseline |
 | `hierarchical` | all-reduce | several ranks on each of several nodes |
 | `all_to_all` | all-to-all | tokens for experts |
 | `rooted` | gather, scatter | what one rank reads or writes |
+
+`costs` has their formulas, and `choose` puts the measured links of this machine into them.
 """
 
 from minidist.collectives import (
