@@ -1,7 +1,7 @@
 """Which all-reduce is the fastest here? Put the measured links into the formulas and compare.
 
-    nbytes        8 B        64 KiB       1 MiB        64 MiB
-    fastest       doubling   halving      halving      segmented ring         (one node, 8 ranks)
+    nbytes        8 B        64 KiB       64 MiB
+    fastest       doubling   halving      ring or halving, and segmented between nodes
 
 MPI libraries and NCCL choose in the same way, by tables or by a cost model like this one (NCCL's
 has one latency and one bandwidth for each kind of link; Hu et al., 2025, "Demystifying NCCL").
@@ -96,10 +96,12 @@ def predict(nbytes: int, network: Network) -> dict[str, float]:
     """Return the seconds that each candidate should take, in the order of the simplest first."""
     ranks, add, sizes = len(network.hosts), network.add, network.sizes
     right = network.link(lambda r: (r + 1) % ranks)
-    found = {
-        "ring": costs.ring_all_reduce(ranks, nbytes).seconds(right, add),
-        "segmented": costs.segmented_all_reduce(ranks, nbytes, right, add),
-    }
+    plain = costs.ring_all_reduce(ranks, nbytes)
+    if len(sizes) > 1:
+        segmented_ring = costs.segmented_all_reduce(ranks, nbytes, right, add)
+    else:  # the core that adds also moves the bytes: nothing overlaps
+        segmented_ring = costs.segmented_all_reduce(ranks, nbytes, right) + plain.added * add
+    found = {"ring": plain.seconds(right, add), "segmented": segmented_ring}
     for name, rounds in (("halving", halves), ("doubling", doubles), ("tree", tree_rounds)):
         found[name] = sum(cost.seconds(network.link(to), add) for to, cost in rounds(ranks, nbytes))
     if len(sizes) > 1 and max(sizes) > 1:

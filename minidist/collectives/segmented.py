@@ -6,10 +6,11 @@ and the adder is idle. Cut each piece into K segments, and the two overlap:
     plain        wire  [ piece ]         [ piece ]             K = 3   wire  [0][1][2][0][1][2]
                  add            [ sum ]           [ sum ]              add      [0][1][2][0][1][2]
 
-It costs K times as many messages, so it pays for large arrays only. There is a second gain: a
-segment that has just arrived is still in the cache when it is added, and the work buffer is one
-piece and two segments instead of two pieces. Open MPI calls it "segmented ring"; MPI and NCCL cut
-segments of some 100 KB to 1 MB.
+It costs K times as many messages, so it pays for large arrays only, and only where something else
+than this core moves the bytes: a network card, a copy engine. Between processes of one node the
+same core copies and adds, one after the other; there it gains a smaller work buffer (one piece and
+two segments instead of two pieces), and no time. Open MPI calls it "segmented ring", in segments of
+1 MiB.
 
 All-gather adds nothing, so that half stays a plain ring.
 """
@@ -26,7 +27,7 @@ from minidist.comm.checks import check_writable
 from minidist.errors import ConfigError
 from minidist.ops.reduce import check_op, combine
 
-SEGMENT = 256 << 10  # bytes: fits into a core's second-level cache with what it is added to
+SEGMENT = 1 << 20  # bytes
 
 
 def segments(nbytes: int, segment: int = SEGMENT) -> int:

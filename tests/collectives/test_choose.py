@@ -60,9 +60,13 @@ def test_small_arrays_want_few_messages_and_large_ones_few_bytes():
     names = [chosen_and_best(8, n)[0].name for n in SIZES]
     assert names[1] == "doubling"
     assert names[-1] in ("ring", "halving")
-    slow_adder = Network([0] * 8, LINK, LINK, add=1.0)
-    predicted = predict(1 << 22, slow_adder)
-    assert min(predicted, key=predicted.get) == "segmented"
+
+
+def test_adding_overlaps_with_a_network_card_and_not_with_a_copy():
+    link = Link(64.0, 64.0)
+    for hosts, fastest in (([0] * 8, "ring"), (range(8), "segmented")):
+        predicted = predict(1 << 26, Network(hosts, link, link, add=1 / 64))
+        assert (predicted["ring"] < predicted["segmented"]) == (fastest == "ring")
 
 
 def test_a_chooser_that_takes_the_slowest_is_rejected():
