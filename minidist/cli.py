@@ -19,13 +19,14 @@ COMMANDS = {
     "train": ("minidist.train.command", "train a small GPT, on one process or on many ranks"),
     "generate": ("minidist.train.generate", "continue a text with a trained model"),
     "launch": ("minidist.launch", "start a command on several MPI ranks"),
+    "measure-links": ("minidist.measure_links", "latency and bandwidth between ranks, here"),
     "doctor": ("minidist.doctor", "check this machine, with a remedy for each fault"),
 }
 
 
 def usage() -> str:
     """Return the help of the whole command."""
-    rows = [f"  {name:10} {text}" for name, (_, text) in COMMANDS.items()]
+    rows = [f"  {name:13} {text}" for name, (_, text) in COMMANDS.items()]
     return "\n".join(
         ["usage: minidist COMMAND ...", "", *rows, "", "minidist COMMAND -h shows its flags."]
     )

@@ -37,22 +37,33 @@ def start(command: Sequence[str], cwd: Path, env: Mapping[str, str] | None = Non
 def finish(process: Process, timeout: float) -> Completed:
     """Wait for `process`. After `timeout` seconds end all of it, and raise TimeoutError.
 
-    SIGTERM goes to the whole group, so that `mpirun` ends its ranks (which are in groups of their
-    own); what is left after five seconds is killed.
+    Ctrl-C ends all of it, too: it does not get there by itself, since the session is another.
     """
     try:
         out, err = process.communicate(timeout=timeout)
+    except KeyboardInterrupt:
+        _end(process)
+        raise
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            out, err = process.communicate(timeout=5)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            out, err = process.communicate()
+        out, err = _end(process)
         raise TimeoutError(
             f"no end after {timeout} s: {process.args!r}\n--- stdout\n{out}\n--- stderr\n{err}"
         ) from None
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def _end(process: Process) -> tuple[str, str]:
+    """End `process` and all that it has started; return its output.
+
+    SIGTERM goes to the whole group, so that `mpirun` ends its ranks (which are in groups of their
+    own); what is left after five seconds is killed.
+    """
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        return process.communicate(timeout=5)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        return process.communicate()
 
 
 def mpirun(

@@ -18,7 +18,7 @@ FLOORS = [
     {"parallel"},
     {"processes", "launch", "options", "device"},
     {"train", "testing"},
-    {"doctor"},
+    {"measure_links", "doctor"},
     {"cli"},
     {"__main__"},
 ]

@@ -101,8 +101,8 @@ def load() -> Measured | None:
         return Measured(links, found["add"], found["about"])
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise DataError(
-            f"{path} does not hold measured links ({error!r}): delete it, and run minidist "
-            "measure-links again"
+            f"{path} does not hold measured links ({error!r}): run minidist measure-links, which "
+            "writes it anew, or delete it"
         ) from error

@@ -21,7 +21,7 @@ from minidist.view.units import even_step, readable, ticks
         (1e-6, "seconds", "1 µs"),
         (1.234e-5, "seconds", "12.3 µs"),
         (9.9996e-4, "seconds", "1 ms"),
-        (5e-12, "seconds", "0.005 ns"),
+        (5e-15, "seconds", "0.005 ps"),
         (2, "seconds", "2 s"),
         (5.2e9, "bytes/s", "5.2 GB/s"),
         (1000, "", "1k"),
