@@ -31,6 +31,20 @@ def pieces(comm: Any, whole: Array, offsets: Sequence[int] | None = None) -> Cal
     return lambda i: whole[cut[i % n] : cut[i % n + 1]]
 
 
+def own_piece(
+    comm: Any, flat: Array, piece: Callable[[int], Array], out: Array | None, op: str
+) -> Array:
+    """Return the place for this rank's piece of a reduction: ``out``, or the piece itself."""
+    check_op(op, flat.dtype)
+    own = piece(comm.rank) if out is None else flat_view(comm, out)
+    check_writable(own, comm, "result")
+    if out is not None:
+        check_result(comm, own, piece(comm.rank))
+        if comm.size == 1:
+            own[...] = flat
+    return own
+
+
 def check_result(comm: Any, result: Array, like: Array) -> None:
     """The place for a result has the size and dtype of what goes there, and memory of its own."""
     if (result.size, result.dtype) != (like.size, like.dtype):

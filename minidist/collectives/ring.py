@@ -26,10 +26,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from minidist.arrays import Array
-from minidist.collectives.buffers import check_result, flat_view, pieces
+from minidist.collectives.buffers import check_result, flat_view, own_piece, pieces
 from minidist.collectives.steps import Collective, Exchange, Steps
 from minidist.comm.checks import check_writable
-from minidist.ops.reduce import check_op, combine
+from minidist.ops.reduce import combine
 
 
 @Collective
@@ -74,15 +74,8 @@ def reduce_scatter(
     """
     flat = flat_view(comm, x)
     piece = pieces(comm, flat, offsets)
+    own = own_piece(comm, flat, piece, out, op)
     n, r = comm.size, comm.rank
-    own = piece(r) if out is None else flat_view(comm, out)
-    if out is not None:
-        check_result(comm, own, piece(r))
-    check_writable(own, comm, "result")
-    check_op(op, flat.dtype)
-
-    if n == 1 and out is not None:
-        own[...] = flat
     longest = max(piece(i).size for i in range(n)) if n > 1 else 0
     with comm.scratch(2 * longest, like=flat) as room:
         passing = piece(r - 1)

@@ -21,11 +21,10 @@ from typing import Any
 
 from minidist.arrays import Array
 from minidist.collectives import ring
-from minidist.collectives.buffers import check_result, flat_view, pieces
+from minidist.collectives.buffers import check_result, flat_view, own_piece, pieces
 from minidist.collectives.steps import Collective, Exchange, Steps
-from minidist.comm.checks import check_writable
 from minidist.errors import ConfigError
-from minidist.ops.reduce import check_op, combine
+from minidist.ops.reduce import combine
 
 SEGMENT = 1 << 20  # bytes
 
@@ -52,17 +51,10 @@ def reduce_scatter(
     """
     flat = flat_view(comm, x)
     piece = pieces(comm, flat, offsets)
-    n, r = comm.size, comm.rank
-    own = piece(r) if out is None else flat_view(comm, out)
-    if out is not None:
-        check_result(comm, own, piece(r))
-    check_writable(own, comm, "result")
-    check_op(op, flat.dtype)
     if segment < 1:
         raise ConfigError(f"{comm.at('segment')}: {segment} bytes; needs at least 1")
-
-    if n == 1 and out is not None:
-        own[...] = flat
+    own = own_piece(comm, flat, piece, out, op)
+    n, r = comm.size, comm.rank
     longest = max(piece(i).size for i in range(n)) if n > 1 else 0
     count = segments(longest * flat.itemsize, segment)
     width = -(-longest // count)

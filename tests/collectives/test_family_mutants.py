@@ -248,7 +248,6 @@ SEGMENTED = [
     ("one segment too few", "range((n - 1) * count)", "range((n - 1) * count - 1)"),
     ("the next piece too early", "own if s == n - 2 else sums", "own"),
     ("other pieces touched", "own if s == n - 2 else sums", "piece(r - 2 - s)"),
-    ("one rank forgotten", "own[...] = flat", "pass"),
     ("always a sum", "partial(combine, op,", 'partial(combine, "sum",'),
 ]
 

@@ -64,7 +64,6 @@ SCATTER_MUTANTS = [
     ("other pieces touched", "else arriving", "else mine"),
     ("always a sum", "combine(op,", 'combine("sum",'),
     ("one work buffer", "s % 2 * longest", "0 * longest"),
-    ("one rank forgotten", "own[...] = flat", "pass"),
 ]
 GATHER_MUTANTS = [
     ("sends the same piece again", "piece(r - s), (r + 1)", "piece(r), (r + 1)"),
@@ -100,6 +99,12 @@ def test_mutants_of_reduce_scatter_are_rejected(name, old, new):
 def test_mutants_of_all_gather_are_rejected(name, old, new):
     with pytest.raises((AssertionError, MinidistError)):
         laws_of(broken_gather=mutate(ring.all_gather, old, new))
+
+
+def test_one_rank_that_is_forgotten_is_rejected():
+    broken = mutate(buffers.own_piece, "own[...] = flat", "pass")
+    with pytest.raises(AssertionError):
+        laws_of(broken_scatter=rebind(ring.reduce_scatter, own_piece=broken))
 
 
 def test_a_ring_that_drops_the_tail_is_rejected():
