@@ -20,6 +20,7 @@ COMMANDS = {
     "generate": ("minidist.train.generate", "continue a text with a trained model"),
     "launch": ("minidist.launch", "start a command on several MPI ranks"),
     "measure-links": ("minidist.measure_links", "latency and bandwidth between ranks, here"),
+    "check": ("minidist.learn.check", "check what you have written in a lesson's exercise"),
     "doctor": ("minidist.doctor", "check this machine, with a remedy for each fault"),
 }
 

@@ -60,3 +60,7 @@ class DataError(MinidistError, ValueError):
 
 class CheckpointError(MinidistError, RuntimeError):
     """A run folder or a weight file that is missing, damaged or belongs to another model."""
+
+
+class LessonError(MinidistError, ValueError):
+    """A lesson that is not there, or a lesson file that cannot be read."""

@@ -18,7 +18,7 @@ FLOORS = [
     {"parallel"},
     {"processes", "launch", "options", "device"},
     {"train", "testing"},
-    {"measure_links", "doctor"},
+    {"measure_links", "learn", "doctor"},
     {"cli"},
     {"__main__"},
 ]

@@ -5,68 +5,112 @@
 
 A check takes the communicator and the collective under test, so that tests, mutants and lessons
 share it. The inputs are integers that encode (rank, index): any wrong, swapped, missing or doubled
-piece changes the result, and sums are exact in every order and in every dtype used here.
+piece changes the result, and sums are exact in every order and in every dtype used here. A failure
+is a `LawBroken` with what every rank should hold and holds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from minidist.bounds import bounds
+from minidist.collectives.folding import split_ranks
 from minidist.comm import Comm
+from minidist.testing.inputs import REFERENCE, Inputs, combined, hold, same, values
 
-REFERENCE = {"sum": np.add, "max": np.maximum, "min": np.minimum}
-
-
-def values(rank: int, n: int, dtype: Any = np.float64) -> np.ndarray:
-    """The input of a rank: small integers, different for each rank and index.
-
-    Sums of them over 8 ranks stay below 256, so they are exact in every order in every dtype, also
-    in bfloat16, which holds integers up to 2**8.
-    """
-    return ((7 * rank * rank + 3 * np.arange(n) * (rank + 1)) % 23 + rank).astype(dtype)
+__all__ = ["REFERENCE", "combined", "same", "values"]
 
 
-def combined(ranks: int, n: int, op: str, dtype: Any = np.float64) -> np.ndarray:
-    """The right result, from one process on all inputs, by a plainer route than the ring."""
-    inputs = np.stack([values(r, n) for r in range(ranks)])
-    result: np.ndarray = REFERENCE[op].reduce(inputs, axis=0).astype(dtype)
-    return result
+def _returned(comm: Comm, n: int, result: Any, place: np.ndarray | None) -> None:
+    """A collective returns the array that its result is in."""
+    law = "a collective returns the array that its result is in, not a copy; None if it has none."
+    got = "nothing" if result is None else "its array" if result is place else "something else"
+    hold(comm, law, f"n = {n}", "nothing" if place is None else "its array", got, what="return")
 
 
-def same(got: np.ndarray, want: np.ndarray, who: str) -> None:
-    """Assert equality to the last bit, and show the first difference."""
-    assert got.dtype == want.dtype, f"{who}: dtype {got.dtype}, not {want.dtype}"
-    assert got.shape == want.shape, f"{who}: shape {got.shape}, not {want.shape}"
-    wrong = np.flatnonzero(got.reshape(got.size) != want.reshape(want.size))
-    assert not wrong.size, (
-        f"{who}: element {wrong[0]} is {got.reshape(got.size)[wrong[0]]}, should be "
-        f"{want.reshape(want.size)[wrong[0]]} ({wrong.size} of {got.size} are wrong)"
-    )
+INPUT = "the input is left alone unless the result goes there."
+OUTSIDE = "nothing outside the array that was handed over is touched."
+EVERYBODY = "after an all-reduce every rank has the combination of all inputs, all of it."
+PIECE = "after a reduce-scatter rank r has piece r of the combination of all inputs."
+REST = "a reduce-scatter in place overwrites piece r of rank r and no other."
+PIECES = "after an all-gather every rank has the pieces of all ranks, each in its place."
+COPIES = "after a broadcast every rank has what the root had."
+ROOT = "after a reduction the root has the combination of all inputs, and nobody else anything."
+BITS = (
+    "all ranks have the same bits: a sum that begins with another rank on each of them is rounded "
+    "in another way, and replicas drift apart."
+)
+Sends: TypeAlias = Callable[[Comm, int], tuple[int, int]]
+"""How many messages and elements a rank should send for an array of n elements."""
+
+
+def ring_sends(comm: Comm, n: int) -> tuple[int, int]:
+    """2 (N - 1) messages: all but piece r, then all but piece r + 1."""
+    return 2 * (comm.size - 1), 2 * n - _piece(comm, n, 0) - _piece(comm, n, 1)
+
+
+def server_sends(comm: Comm, n: int) -> tuple[int, int]:
+    """The server, rank 0, sends the sum to all others, each of whom sends it one array."""
+    messages = comm.size - 1 if comm.rank == 0 else 1
+    return messages, messages * n
+
+
+def halving_sends(comm: Comm, n: int) -> tuple[int, int]:
+    """Halves of halves and back; a pair's even rank sends the whole once, its odd one once more."""
+    power, extra = split_ranks(comm.size)
+    paired = comm.rank < 2 * extra
+    if paired and comm.rank % 2 == 0:
+        return 1, n
+    me, cut = comm.rank // 2 if paired else comm.rank - extra, bounds(n, power)
+    elements, width = n * paired, 1
+    while width < power:
+        for worker in (me, me ^ width):  # what it has complete, and what its partner is to have
+            first = worker // width * width
+            elements += cut[first + width] - cut[first]
+        width *= 2
+    return 2 * (power.bit_length() - 1) + paired, elements
 
 
 def all_reduce(
-    comm: Comm, collective: Any, n: int, op: str = "sum", dtype: Any = np.float64
+    comm: Comm,
+    collective: Any,
+    n: int,
+    op: str = "sum",
+    dtype: Any = np.float64,
+    sends: Sends | None = ring_sends,
 ) -> None:
-    """Every rank has the combination of all inputs, in place or not, at the cost of the ring.
+    """Every rank has the combination of all inputs, in place or not, and has sent ``sends``.
 
     The buffer is a view into a larger array, of which nothing else may change.
     """
-    who = f"rank {comm.rank} of {comm.size}, all_reduce of {n} {op}"
-    want = combined(comm.size, n, op, dtype)
-    room = np.full(n + 2, -1, dtype)
-    room[1:-1] = values(comm.rank, n, dtype)
-    out = np.full(n, -1, dtype)
+    inputs = Inputs(comm.size, n, op, dtype)
+    want = inputs.combined()
+    room, out = inputs.unset(n + 2), inputs.unset(n)
+    room[1:-1] = inputs.of(comm.rank)
     sent = comm.traffic.messages, comm.traffic.bytes
-    assert collective(comm, room[1:-1], out, op=op) is out, f"{who}: must return the result"
-    same(out, want, who)
-    same(room[1:-1], values(comm.rank, n, dtype), f"{who}: the input")
-    cost(comm, sent, 2 * (comm.size - 1), 2 * n - _piece(comm, n, 0) - _piece(comm, n, 1), out)
+    result = collective(comm, room[1:-1], out, op=op)
+    inputs.hold(comm, EVERYBODY, want, out)
+    _returned(comm, n, result, out)
+    inputs.hold(comm, INPUT, inputs.of(comm.rank), room[1:-1], ", in the input")
+    if sends is not None:
+        cost(comm, sent, *sends(comm, n), out)
     collective(comm, room[1:-1], op=op)
-    same(room[1:-1], want, f"{who} in place")
-    same(room[[0, -1]], np.full(2, -1, dtype), f"{who}: memory outside the view")
+    inputs.hold(comm, EVERYBODY, want, room[1:-1], ", in place")
+    around = inputs.unset(2)
+    inputs.hold(comm, OUTSIDE, around, room[[0, -1]], ", before and after the array")
+
+
+def same_bits(comm: Comm, collective: Any, n: int) -> None:
+    """The result is the same on all ranks to the last bit, where each order of a sum has another.
+
+    Adding 1e8, 1, -1e8, 1 in float32 gives 0, 1 or 2, as the order will have it.
+    """
+    x = np.full(n, [1e8, 1, -1e8, 1, 3e-5][comm.rank % 5], np.float32)
+    collective(comm, x)
+    first = comm.bcast_object(x)
+    hold(comm, BITS, f"n = {n}, float32", first, x)
 
 
 def reduce_scatter(
@@ -82,44 +126,52 @@ def reduce_scatter(
 
     ``segments``: how many messages each piece travels in.
     """
-    who = f"rank {comm.rank} of {comm.size}, reduce_scatter of {n} {op}"
+    inputs = Inputs(comm.size, n, op, dtype)
     cut = offsets or bounds(n, comm.size)
     mine = slice(cut[comm.rank], cut[comm.rank + 1])
-    want = combined(comm.size, n, op, dtype)[mine]
-    x, out = values(comm.rank, n, dtype), np.full(want.size, -1, dtype)
+    want = inputs.combined()[mine]
+    x, out = inputs.of(comm.rank), inputs.unset(want.size)
     sent = comm.traffic.messages, comm.traffic.bytes
-    same(collective(comm, x, out, op=op, offsets=offsets), want, who)
-    same(x, values(comm.rank, n, dtype), f"{who}: the input")
+    result = collective(comm, x, out, op=op, offsets=offsets)
+    inputs.hold(comm, PIECE, want, out)
+    inputs.hold(comm, PIECE, want, result, ", what is returned")
+    inputs.hold(comm, INPUT, inputs.of(comm.rank), x, ", in the input")
     cost(comm, sent, segments * (comm.size - 1), n - want.size, x)
-    same(collective(comm, x, op=op, offsets=offsets), want, f"{who} in place")
-    rest = values(comm.rank, n, dtype)
+    inputs.hold(comm, PIECE, want, collective(comm, x, op=op, offsets=offsets), ", in place")
+    rest = inputs.of(comm.rank)
     rest[mine] = want
-    same(x, rest, f"{who}: the rest of the input")
+    inputs.hold(comm, REST, rest, x, ", in place, the whole array")
 
 
 def all_gather(
     comm: Comm, collective: Any, n: int, dtype: Any = np.float64, offsets: Any = None
 ) -> None:
     """Every rank has every piece."""
-    who = f"rank {comm.rank} of {comm.size}, all_gather of {n}"
+    inputs = Inputs(comm.size, n, dtype=dtype)
     cut = list(offsets or bounds(n, comm.size))
-    pieces = [values(r, b - a, dtype) for r, (a, b) in enumerate(pairwise(cut))]
-    want = np.concatenate(pieces)
-    out = np.full(n, -1, dtype)
+    mine = slice(cut[comm.rank], cut[comm.rank + 1])
+    want = np.concatenate([inputs.of(r)[a:b] for r, (a, b) in enumerate(pairwise(cut))])
+    x, out = inputs.of(comm.rank)[mine], inputs.unset(n)
     sent = comm.traffic.messages, comm.traffic.bytes
-    same(collective(comm, pieces[comm.rank], out, offsets=offsets), want, who)
+    result = collective(comm, x, out, offsets=offsets)
+    inputs.hold(comm, PIECES, want, out)
+    _returned(comm, n, result, out)
     right = (comm.rank + 1) % comm.size
-    cost(comm, sent, comm.size - 1, n - (pieces[right].size if comm.size > 1 else n), out)
-    x = np.full(n, -1, dtype)
-    x[cut[comm.rank] : cut[comm.rank + 1]] = pieces[comm.rank]
-    same(collective(comm, x, offsets=offsets), want, f"{who} in place")
+    cost(comm, sent, comm.size - 1, n - (cut[right + 1] - cut[right] if comm.size > 1 else n), out)
+    whole = inputs.unset(n)
+    whole[mine] = x
+    result = collective(comm, whole, offsets=offsets)
+    inputs.hold(comm, PIECES, want, whole, ", in place")
+    _returned(comm, n, result, whole)
 
 
 def cost(comm: Comm, before: tuple[int, int], messages: int, elements: int, like: Any) -> None:
-    """Assert what this rank has sent since ``before``; on one rank nothing is ever sent."""
+    """Assert what each rank has sent since ``before``; on one rank nothing is ever sent."""
     sent = comm.traffic.messages - before[0], comm.traffic.bytes - before[1]
-    want = (messages, elements * like.itemsize) if comm.size > 1 else (0, 0)
-    assert sent == want, f"rank {comm.rank} sent {sent} messages and bytes, should be {want}"
+    want = (int(messages), int(elements) * like.itemsize) if comm.size > 1 else (0, 0)
+    law = "right is not enough: each rank sends as many messages and bytes as the contract says."
+    world = f"n = {like.size}, {like.dtype.name}"
+    hold(comm, law, world, want, sent, lambda s: f"{s[0]} messages, {s[1]} bytes", "send")
 
 
 def _piece(comm: Comm, n: int, after: int) -> int:
@@ -131,14 +183,18 @@ def _piece(comm: Comm, n: int, after: int) -> int:
 def broadcast(comm: Comm, collective: Any, n: int, root: int, dtype: Any = np.float64) -> None:
     """Every rank has what the root had; N - 1 messages in all."""
     root %= comm.size
-    who = f"rank {comm.rank} of {comm.size}, broadcast of {n} from {root}"
-    want, x = values(root, n, dtype), values(comm.rank, n, dtype)
-    before = comm.traffic.messages
-    assert collective(comm, x, root=root) is x, f"{who}: must return the result"
-    same(x, want, who)
+    inputs = Inputs(comm.size, n, dtype=dtype)
+    x, before = inputs.of(comm.rank), comm.traffic.messages
+    result = collective(comm, x, root=root)
+    inputs.hold(comm, COPIES, inputs.of(root), x, f", root {root}")
+    _returned(comm, n, result, x)
     sent = comm.gather_objects(comm.traffic.messages - before)
-    assert sum(sent) == comm.size - 1, f"{who}: {sum(sent)} messages in all"
-    assert max(sent) <= (comm.size - 1).bit_length(), f"{who}: a rank sent {max(sent)} messages"
+    most = (comm.size - 1).bit_length()
+    law = f"a tree sends N - 1 messages in all, and no rank more than log2 N, rounded up: {most}."
+    world = f"n = {n}, root {root}"
+    hold(comm, law, world, comm.size - 1, sum(sent), lambda s: f"{s} messages in all", "see")
+    own = sent[comm.rank]
+    hold(comm, law, world, min(own, most), own, lambda s: f"{s} messages", "send")
 
 
 def reduce(
@@ -146,17 +202,17 @@ def reduce(
 ) -> None:
     """The root has the combination of all inputs, in place or not; nobody's input changes."""
     root %= comm.size
-    who = f"rank {comm.rank} of {comm.size}, reduce of {n} {op} to {root}"
-    want = combined(comm.size, n, op, dtype)
-    x, out = values(comm.rank, n, dtype), np.full(n, -1, dtype)
+    inputs = Inputs(comm.size, n, op, dtype)
+    want = inputs.combined()
+    x, out = inputs.of(comm.rank), inputs.unset(n)
     sent = comm.traffic.messages, comm.traffic.bytes
     result = collective(comm, x, out, op=op, root=root)
     cost(comm, sent, comm.rank != root, n * (comm.rank != root), x)
-    same(x, values(comm.rank, n, dtype), f"{who}: the input")
-    assert result is (out if comm.rank == root else None), f"{who}: must return the result"
-    same(out, want if comm.rank == root else np.full(n, -1, dtype), who)
+    inputs.hold(comm, INPUT, inputs.of(comm.rank), x, ", in the input")
+    _returned(comm, n, result, out if comm.rank == root else None)
+    inputs.hold(comm, ROOT, want if comm.rank == root else inputs.unset(n), out)
     collective(comm, x, op=op, root=root)
-    same(x, want if comm.rank == root else values(comm.rank, n, dtype), f"{who} in place")
+    inputs.hold(comm, ROOT, want if comm.rank == root else inputs.of(comm.rank), x, ", in place")
 
 
 def all_to_all(comm: Comm, collective: Any, counts: Sequence[Sequence[int]]) -> None:

@@ -1,0 +1,1 @@
+"""Lessons: the manifest, the student's exercise beside the package's own solutions, the check."""
