@@ -42,7 +42,11 @@ class Exchange(NamedTuple):
 
     def post(self) -> Sequence[Request]:
         """Start both halves, do the work, and return the open requests."""
-        requests = self.comm.post(self.send, self.to, self.recv, self.source)
+        requests = []
+        if self.recv is not None and self.source is not None:
+            requests.append(self.comm.irecv(self.recv, self.source))
+        if self.send is not None and self.to is not None:
+            requests.append(self.comm.isend(self.send, self.to))
         if self.meanwhile is not None:
             self.meanwhile()
         return requests

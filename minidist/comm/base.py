@@ -106,27 +106,22 @@ class Comm(ABC):
 
     def isend(self, x: Array, to: int, tag: int = 0) -> Request:
         """Start sending the contiguous array ``x``, which must not change until it is done."""
-        self._leaves(x, to, tag)
+        self._check_send(x, to, tag)
+        self.traffic.add(self.op, x.nbytes)
         return self._isend(x, to, tag)
 
     def irecv(self, x: Array, source: int, tag: int = 0) -> Request:
         """Start receiving into the contiguous array ``x``, which is undefined until it is done."""
-        self._comes(x, source, tag)
-        return self._irecv(x, source, tag)
-
-    def _leaves(self, x: Array, to: int, tag: int) -> None:
-        """Check a message that is to be sent, and count it."""
-        check_peer(to, self, "send")
-        check_tag(tag, self, "send")
-        check_array(x, self, "send")
-        self.traffic.add(self.op, x.nbytes)
-
-    def _comes(self, x: Array, source: int, tag: int) -> None:
-        """Check a message that is to be received."""
         check_peer(source, self, "receive")
         check_tag(tag, self, "receive")
         check_array(x, self, "receive")
         check_writable(x, self, "receive")
+        return self._irecv(x, source, tag)
+
+    def _check_send(self, x: Array, to: int, tag: int) -> None:
+        check_peer(to, self, "send")
+        check_tag(tag, self, "send")
+        check_array(x, self, "send")
 
     def send(self, x: Array, to: int, tag: int = 0) -> None:
         """Send ``x`` and block until it may be changed again.
@@ -148,35 +143,27 @@ class Comm(ABC):
         source: int | None,
         tag: int = 0,
     ) -> None:
-        """Send and receive at once, deadlock-free; either half may be None (MPI_Sendrecv)."""
+        """Send and receive at once; either half may be None (MPI_Sendrecv).
+
+        Both halves are on their way before either is waited for, so ranks that exchange with each
+        other, in pairs or all round a ring, never wait for each other, whatever the size.
+        """
+        self._check_exchange(send, to, recv, tag)  # before anything is on its way
+        requests = []
+        if recv is not None and source is not None:
+            requests.append(self.irecv(recv, source, tag))
+        if send is not None and to is not None:
+            requests.append(self.isend(send, to, tag))
+        self.wait_all(requests)
+
+    def _check_exchange(
+        self, send: Array | None, to: int | None, recv: Array | None, tag: int
+    ) -> None:
+        """Refuse what `irecv` would not see: it comes first, and would be left over."""
         if send is not None and recv is not None:
             check_disjoint(send, recv, self, "exchange")
-        self._exchange(send, to, recv, source, tag)
-
-    def _exchange(
-        self, send: Array | None, to: int | None, recv: Array | None, source: int | None, tag: int
-    ) -> None:
-        self.wait_all(self.post(send, to, recv, source, tag))
-
-    def post(
-        self,
-        send: Array | None,
-        to: int | None,
-        recv: Array | None,
-        source: int | None,
-        tag: int = 0,
-    ) -> list[Request]:
-        """Start both halves of an exchange, the receive first, and return the open requests."""
-        if recv is not None and source is not None:
-            self._comes(recv, source, tag)
         if send is not None and to is not None:
-            self._leaves(send, to, tag)
-        requests = []  # nothing has been started if one of the halves was refused
-        if recv is not None and source is not None:
-            requests.append(self._irecv(recv, source, tag))
-        if send is not None and to is not None:
-            requests.append(self._isend(send, to, tag))
-        return requests
+            self._check_send(send, to, tag)
 
     # --- waiting: every wait also advances whatever this rank has started ------------------------
 

@@ -15,6 +15,7 @@ from mpi4py import MPI
 
 from minidist.arrays import Array
 from minidist.comm.base import Comm, RankState, Request
+from minidist.comm.checks import check_disjoint
 from minidist.comm.headers import Headers
 from minidist.comm.mpi_requests import (
     Carrier,
@@ -68,14 +69,21 @@ class MpiComm(Comm):
     def _irecv(self, x: Array, source: int, tag: int) -> Request:
         return Receive(self, self.carrier, x, source, tag)
 
-    def _exchange(
-        self, send: Array | None, to: int | None, recv: Array | None, source: int | None, tag: int
+    def exchange(
+        self,
+        send: Array | None,
+        to: int | None,
+        recv: Array | None,
+        source: int | None,
+        tag: int = 0,
     ) -> None:
+        """Send and receive at once: see `Comm.exchange`."""
         plain = not (self.transport.debug or self.transport.synchronous or self.state.started)
         if plain and not tag and self._certain(recv, source) and self._certain(send, to):
+            check_disjoint(send, recv, self, "exchange")
             self._swap(send, to, recv, source)  # type: ignore[arg-type]
         else:
-            super()._exchange(send, to, recv, source, tag)
+            super().exchange(send, to, recv, source, tag)
 
     def _certain(self, x: Array | None, peer: int | None) -> bool:
         """Whether one MPI call may carry ``x`` as it is, so that no check can find a fault."""
