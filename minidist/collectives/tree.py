@@ -30,12 +30,12 @@ def broadcast(comm: Any, x: Array, root: int = 0) -> Steps:
     """
     check_peer(root, comm, "root")
     whole = flat_view(comm, x)
-    v, children = _place(comm, root)
-    if v:
+    parent, children = family(comm, root)
+    if parent is not None:
         check_writable(whole, comm, "result")
-        yield Exchange(comm, recv=whole, source=_rank(comm, root, v & (v - 1)))
+        yield Exchange(comm, recv=whole, source=parent)
     for child in reversed(children):
-        yield Exchange(comm, send=whole, to=_rank(comm, root, child))
+        yield Exchange(comm, send=whole, to=child)
     return x
 
 
@@ -53,23 +53,23 @@ def reduce(comm: Any, x: Array, out: Array | None = None, op: str = "sum", root:
     check_peer(root, comm, "root")
     mine = flat_view(comm, x)
     check_op(op, mine.dtype)
-    v, children = _place(comm, root)
+    parent, children = family(comm, root)
     place = mine
-    if v == 0 and out is not None:
+    if parent is None and out is not None:
         check_result(comm, out, x)
         place = flat_view(comm, out)
-    if v == 0:
+    if parent is None:
         check_writable(place, comm, "result")
     room = 0 if not children else mine.size
-    with comm.scratch(2 * room if v else room, like=mine) as rooms:
-        arriving, total = rooms[:room], place if v == 0 else rooms[room:]
+    with comm.scratch(room if parent is None else 2 * room, like=mine) as rooms:
+        arriving, total = rooms[:room], place if parent is None else rooms[room:]
         so_far = mine
         for child in children:
-            yield Exchange(comm, recv=arriving, source=_rank(comm, root, child))
+            yield Exchange(comm, recv=arriving, source=child)
             combine(op, so_far, arriving, out=total)
             so_far = total
-        if v:
-            yield Exchange(comm, send=so_far, to=_rank(comm, root, v & (v - 1)))
+        if parent is not None:
+            yield Exchange(comm, send=so_far, to=parent)
             return None
     if place is not so_far:
         place[...] = so_far
@@ -91,15 +91,14 @@ def all_reduce(comm: Any, x: Array, out: Array | None = None, op: str = "sum") -
     return (yield from broadcast.steps(comm, result))
 
 
-def _place(comm: Any, root: int) -> tuple[int, list[int]]:
-    """Return this rank's number counted from the root, and its children's, nearest first."""
-    v = (comm.rank - root) % comm.size
+def family(comm: Any, root: int) -> tuple[int | None, list[int]]:
+    """Return the parent of this rank in the tree, None at the root, and its children.
+
+    The child with the fewest ranks behind it comes first: the nearest one.
+    """
+    n, v = comm.size, (comm.rank - root) % comm.size
     children, bit = [], 1
-    while not v & bit and v + bit < comm.size:
-        children.append(v + bit)
+    while not v & bit and v + bit < n:
+        children.append((root + v + bit) % n)
         bit *= 2
-    return v, children
-
-
-def _rank(comm: Any, root: int, v: int) -> int:
-    return int((v + root) % comm.size)
+    return None if v == 0 else (root + (v & (v - 1))) % n, children

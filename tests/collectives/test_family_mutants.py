@@ -96,9 +96,14 @@ def check_scatter(collective):
 MUTANTS = {
     # what is wrong: the check that finds it, the collective, old text, new text
     "a child is forgotten": (check_broadcast, tree.broadcast, "reversed(children)", "children[1:]"),
-    "heard from oneself": (check_broadcast, tree.broadcast, "v & (v - 1)", "v"),
+    "heard from oneself": (check_broadcast, tree.broadcast, "source=parent", "source=comm.rank"),
     "own part left out": (check_reduce, tree.reduce, "op, so_far,", "op, arriving,"),
-    "input overwritten": (check_reduce, tree.reduce, "place if v == 0 else rooms[room:]", "place"),
+    "input overwritten": (
+        check_reduce,
+        tree.reduce,
+        "place if parent is None else rooms[room:]",
+        "place",
+    ),
     "always a sum": (check_reduce, tree.reduce, "combine(op,", 'combine("sum",'),
     "nothing comes back down": (
         check_halving,
