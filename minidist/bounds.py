@@ -10,7 +10,16 @@ Real systems often pad to ``ceil(n / parts) * parts`` instead. Padding makes eve
 and then has to be masked in norms, losses and checkpoints.
 """
 
+from typing import Protocol
+
 from minidist.errors import ConfigError
+
+
+class Seat(Protocol):
+    """Which of how many: a communicator."""
+
+    rank: int
+    size: int
 
 
 def bounds(n: int, parts: int) -> list[int]:
@@ -23,3 +32,12 @@ def bounds(n: int, parts: int) -> list[int]:
         raise ConfigError(f"cannot cut {n} things into {parts} parts: need n >= 0 and parts >= 1")
     small, extra = divmod(n, parts)
     return [i * small + min(i, extra) for i in range(parts + 1)]
+
+
+def share(comm: Seat, n: int) -> tuple[int, int]:
+    """Return where this rank's piece of ``range(n)`` starts and stops, with one piece per rank.
+
+    Local: every rank knows the whole cut, so nobody has to be asked.
+    """
+    cut = bounds(n, comm.size)
+    return cut[comm.rank], cut[comm.rank + 1]

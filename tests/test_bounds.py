@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minidist.bounds import bounds
+from minidist.bounds import bounds, share
 from minidist.errors import ConfigError
 from minidist.testing.mutants import mutate
 
@@ -53,3 +53,36 @@ def test_mutants_are_rejected(old, new):
 def test_impossible_cuts_are_refused(n, parts):
     with pytest.raises(ConfigError, match=f"cut {n} things into {parts} parts"):
         bounds(n, parts)
+
+
+class Seat:
+    """Which of how many, without any communication."""
+
+    def __init__(self, rank, size):
+        self.rank, self.size = rank, size
+
+
+def check_share(function):
+    """The pieces of all ranks, one after the other, are the whole, and follow `bounds`."""
+    for n in range(20):
+        for size in range(1, 6):
+            pieces = [function(Seat(rank, size), n) for rank in range(size)]
+            assert [i for start, stop in pieces for i in range(start, stop)] == list(range(n))
+            assert pieces == list(pairwise(bounds(n, size)))
+
+
+def test_shares_of_all_ranks_are_the_whole():
+    check_share(share)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("cut[comm.rank],", "cut[0],"),
+        ("cut[comm.rank + 1]", "cut[comm.rank] + n // comm.size"),
+        ("bounds(n, comm.size)", "bounds(n, comm.size + 1)"),
+    ],
+)
+def test_wrong_shares_are_rejected(old, new):
+    with pytest.raises(AssertionError):
+        check_share(mutate(share, old, new))

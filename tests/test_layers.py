@@ -16,7 +16,7 @@ FLOORS = [
     {"collectives"},
     {"nn"},
     {"parallel"},
-    {"processes", "launch", "options", "device"},
+    {"processes", "launch", "options", "device", "roster"},
     {"train", "testing"},
     {"measure_links", "learn", "doctor"},
     {"cli"},

@@ -36,7 +36,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from minidist.arrays import Array, pieces, to_host
-from minidist.bounds import bounds
+from minidist.bounds import share
 from minidist.collectives import Started, ring, wait_all
 from minidist.comm import Comm
 from minidist.errors import ConfigError, StepError
@@ -78,8 +78,8 @@ class Bucket:
 
     def piece(self, comm: Comm) -> Array:
         """Return the part of the gradient that this rank answers for, as the ring cuts it."""
-        cuts = bounds(self.grad.size, comm.size)
-        return self.grad[cuts[comm.rank] : cuts[comm.rank + 1]]
+        start, stop = share(comm, self.grad.size)
+        return self.grad[start:stop]
 
 
 class DataParallel:

@@ -20,6 +20,7 @@ from minidist.comm.detect import launched
 from minidist.device import choose_device
 from minidist.errors import ConfigError, DivergedError, MinidistError
 from minidist.options import add_flags, kinds, resolve
+from minidist.roster import roster, table
 from minidist.train.config import Session, TrainConfig
 from minidist.train.corpus import read_text
 from minidist.train.folder import RunFolder, folder_of, together
@@ -123,6 +124,8 @@ def prepare(comm: Comm, config: TrainConfig, session: Session) -> Trainer:
     together(comm, trainer.open_folder)
     trainer.say(f"{trainer.text}")
     trainer.say(f"{count(comm)} on {device}, run {folder.path}")
+    if comm.size > 1:
+        trainer.say(table(roster(comm, str(device))))
     return trainer
 
 

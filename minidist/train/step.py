@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from minidist.arrays import Array, to_host
-from minidist.bounds import bounds
+from minidist.bounds import share
 from minidist.collectives import ring
 from minidist.comm import Comm
 from minidist.errors import DivergedError
@@ -90,8 +90,7 @@ class Step:
         return At(step, True, samples, xp.arange(self.corpus.length), self.sync.poll)
 
     def _slice(self, step: int) -> At:
-        cuts = bounds(self.batch, self.comm.size)
-        return self._at(step, *cuts[self.comm.rank : self.comm.rank + 2])
+        return self._at(step, *share(self.comm, self.batch))
 
     def _valid(self, at: At) -> int:
         return int((to_host(self.corpus.labels(at)) >= 0).sum())
@@ -138,8 +137,7 @@ def evaluate(units: Sequence[Any], corpus: Corpus, comm: Comm, xp: Any, batch: i
     `units` with the loss at the end. Each rank takes a slice of the windows, in batches; one
     message of two numbers.
     """
-    cuts = bounds(corpus.validation_windows, comm.size)
-    start, stop = cuts[comm.rank : comm.rank + 2]
+    start, stop = share(comm, corpus.validation_windows)
     sums = np.zeros(2)
     for first in range(start, stop, batch):
         samples = xp.arange(first, min(first + batch, stop))

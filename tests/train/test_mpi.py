@@ -70,7 +70,7 @@ def test_ctrl_c_saves_and_the_run_goes_on_elsewhere(folder):
     """SIGINT to the launcher while it trains; resumed in process, it is the straight run."""
     launch = [sys.executable, "-m", "minidist", "launch", "-n", "2", "--", "minidist", "train"]
     job = processes.start([*launch, *words(out="cut", steps=400)], folder)
-    seen = [job.stdout.readline() for _ in range(6)]
+    seen = [job.stdout.readline() for _ in range(8)]  # text, ranks, their table, columns, 2 steps
     assert seen[-1].split()[0].isdigit(), seen
     os.kill(job.pid, signal.SIGINT)
     done = processes.finish(job, 60)

@@ -41,7 +41,10 @@ def test_a_run_leaves_its_files_and_tells_its_story(folder, capsys):
     assert len(json.loads((folder / "r/trace.json").read_text())["traceEvents"]) > 50
     out = capsys.readouterr().out
     assert out.startswith("corpus text.txt  900 bytes  sha256 ")
-    assert len({len(line) for line in out.splitlines()[2:9]}) == 1, "columns are fixed"
+    said = out.splitlines()
+    assert said[2].split() == ["rank", "host", "process", "device"]
+    assert [line.split()[0] for line in said[3:6]] == ["0", "1", "2"]
+    assert len({len(line) for line in said[6:13]}) == 1, "columns are fixed"
     for words in ("3 ranks, the same weights on each", "ROMEO:", "xz", "bytes, exactly"):
         assert words in out
 

@@ -95,13 +95,13 @@ MUTANTS = {
     "mean over ranks": (Step, "1 / total if total", "1 / total / self.comm.size if total"),
     "every rank takes the whole batch": (
         Step,
-        "cuts[self.comm.rank : self.comm.rank + 2]",
-        "(cuts[0], cuts[-1])",
+        "*share(self.comm, self.batch)",
+        "0, self.batch",
     ),
     "every rank takes the first samples": (
         Step,
-        "cuts[self.comm.rank : self.comm.rank + 2]",
-        "cuts[:2]",
+        "*share(self.comm, self.batch)",
+        "0, self.batch // self.comm.size",
     ),
     "every step takes the same samples": (
         Step,
