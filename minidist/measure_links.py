@@ -21,6 +21,7 @@ from minidist.comm import Comm
 from minidist.comm.detect import launched
 from minidist.errors import ConfigError, MinidistError
 from minidist.network import LEVELS, place
+from minidist.network.levels import Place
 from minidist.network.report import Report, draw, keep, show
 from minidist.network.survey import Table, adding, between, in_process, pairs
 from minidist.view.charts import write
@@ -134,11 +135,14 @@ def between_started_ranks(args: argparse.Namespace, sizes: list[int]) -> Table:
     return Table(tuple(found["bytes"]), tuple(found["seconds"]))
 
 
-def among_ranks(comm: Comm, args: argparse.Namespace) -> Report:
-    """Measure as one of many ranks. All ranks call it; the report of rank 0 is whole."""
+def among_ranks(comm: Comm, args: argparse.Namespace, where: Place | None = None) -> Report:
+    """Measure as one of many ranks, which runs at ``where``, or really where it runs.
+
+    All ranks call it; the report of rank 0 is whole.
+    """
     args = comm.bcast_object(args)
     sizes, wanted = check(args), args.level or LEVELS
-    there = pairs(comm.gather_objects(place()))
+    there = pairs(comm.gather_objects(where or place()))
     report = Report(adding(args.n) if comm.rank == 0 else 0.0)
     if "process" in wanted and comm.rank == 0:
         report.add_table("process", in_process(sizes, args.n))

@@ -58,10 +58,16 @@ DEFAULT = Measured(
 
 
 def cache_folder() -> Path:
-    """Return where minidist keeps what it has found out about this machine."""
+    """Return where minidist keeps what it has found out about this machine.
+
+    Raises ConfigError if the user has no home, as in some containers, and nothing else is set.
+    """
     if chosen := os.environ.get("MINIDIST_CACHE"):
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minidist"
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minidist"
+    except RuntimeError as error:
+        raise ConfigError(f"{error} Set MINIDIST_CACHE to a folder that can be written") from error
 
 
 def cache_file() -> Path:
@@ -94,7 +100,10 @@ def load() -> Measured | None:
 
     Raises DataError if the file is there and cannot be understood.
     """
-    path = cache_file()
+    try:
+        path = cache_file()
+    except ConfigError:
+        return None  # nowhere to keep anything
     try:
         found = json.loads(path.read_text("utf-8"))
         links = {name: Link(v["latency"], v["bandwidth"]) for name, v in found["links"].items()}

@@ -105,7 +105,7 @@ def draw(report: Report) -> str:
             Series(name, sizes, line, "line"),
         ]
         if first <= knee(link) <= last:
-            text = f"knee {readable(knee(link), 'bytes')}"
+            text = f"{name}: knee {readable(knee(link), 'bytes')}"
             marks.append(Mark(knee(link), 2 * link.latency, text))
     told = "; ".join(f"{name}: {in_words(table)}" for name, table in report.tables.items())
     return lines(

@@ -74,16 +74,6 @@ def between(
     return Table(tuple(nbytes), tuple(seconds))
 
 
-def survey(
-    comm: Comm, places: Sequence[Place], nbytes: Sequence[int], rounds: int = 1
-) -> dict[str, Table]:
-    """Return a table for each kind of link between these ranks; ``places[r]`` is where rank r is.
-
-    All ranks call it with equal arguments and get the same.
-    """
-    return {name: between(comm, nbytes, rounds, *pair) for name, pair in pairs(places).items()}
-
-
 def in_process(nbytes: Sequence[int], rounds: int = 1) -> Table:
     """Return the times between two ranks inside this process, in real seconds: no MPI needed.
 

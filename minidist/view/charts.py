@@ -99,32 +99,16 @@ def lines(
     _check_number(labels)
 
     def draw(axes: Any) -> None:
+        named = set()
         for one in series:
-            look = labels.index(one.label)
-            first = all(other.label != one.label for other in series[: series.index(one)])
-            axes.plot(
-                one.x,
-                one.y,
-                color=COLOURS[look],
-                linestyle="" if one.style == "points" else DASHES[look],
-                marker="" if one.style == "line" else MARKERS[look],
-                markersize=5,
-                label=one.label if first else None,
-            )
+            _plot(axes, one, labels.index(one.label), "" if one.label in named else one.label)
+            named.add(one.label)
         _scale(axes, "x", x, [v for one in series for v in one.x])
         _scale(axes, "y", y, [v for one in series for v in one.y])
         for mark in marks:
-            axes.plot([mark.x], [mark.y], marker="o", markersize=10, color=INK, fillstyle="none")
-            axes.annotate(
-                mark.text,
-                (mark.x, mark.y),
-                (14, -14),
-                textcoords="offset points",
-                va="top",
-                arrowprops={"arrowstyle": "-", "color": INK, "shrinkB": 5},
-            )
+            _point_at(axes, mark)
         if len(labels) > 1:
-            axes.legend(loc="upper left")
+            axes.legend(loc="best")
 
     return _svg(draw, title, words)
 
@@ -152,15 +136,9 @@ def bars(
         width = 0.8 / len(values)
         for look, (label, heights) in enumerate(values.items()):
             places = [i + (look - (len(values) - 1) / 2) * width for i in range(len(groups))]
-            drawn = axes.bar(
-                places,
-                heights,
-                width * 0.92,
-                label=label,
-                color="white" if HATCHES[look] else COLOURS[look],
-                edgecolor=COLOURS[look],
-                hatch=HATCHES[look],
-            )
+            colour, hatch = COLOURS[look], HATCHES[look]
+            fill = {"facecolor": "white" if hatch else colour, "edgecolor": colour, "hatch": hatch}
+            drawn = axes.bar(places, heights, width * 0.92, label=label, **fill)
             axes.bar_label(drawn, [readable(v, y.unit) for v in heights], padding=2, fontsize=8)
         axes.set_xticks(range(len(groups)), groups)
         axes.set_xlabel(x)
@@ -168,7 +146,7 @@ def bars(
         axes.xaxis.grid(False)
         axes.margins(y=0.15)
         if len(values) > 1:
-            axes.legend(loc="upper left")
+            axes.legend(loc="best")
 
     return _svg(draw, title, words)
 
@@ -179,6 +157,36 @@ def write(path: Path, svg: str) -> None:
         replace_file(path, svg.encode("utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot write the picture {path}: {error.strerror}") from error
+
+
+def _plot(axes: Any, one: Series, look: int, label: str) -> None:
+    """Draw one series; without a label it stays out of the legend."""
+    axes.plot(
+        one.x,
+        one.y,
+        color=COLOURS[look],
+        linestyle="" if one.style == "points" else DASHES[look],
+        marker="" if one.style == "line" else MARKERS[look],
+        markersize=5,
+        label=label or None,
+    )
+
+
+def _point_at(axes: Any, mark: Mark) -> None:
+    """Draw a ring around a place, and its text on the side that has room."""
+    place = axes.transAxes.inverted().transform(axes.transData.transform((mark.x, mark.y)))
+    right = place[0] < 0.72
+    axes.plot([mark.x], [mark.y], marker="o", markersize=10, color=INK, fillstyle="none")
+    axes.annotate(
+        mark.text,
+        (mark.x, mark.y),
+        (14, -14) if right else (-14, 14),
+        textcoords="offset points",
+        ha="left" if right else "right",
+        va="top" if right else "bottom",
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 1},
+        arrowprops={"arrowstyle": "-", "color": INK, "shrinkB": 5},
+    )
 
 
 def _check(label: str, values: Sequence[float], axis: Axis) -> None:
