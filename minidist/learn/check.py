@@ -14,10 +14,12 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import ModuleType
 
 from minidist.errors import LessonError
-from minidist.learn import manifest
+from minidist.learn import manifest, subject
 from minidist.learn.manifest import Lesson
+from minidist.learn.subject import Mutant
 
 PRINTED = 20  # lines of the student's own printing that a failure shows
 
@@ -25,6 +27,8 @@ PRINTED = 20  # lines of the student's own printing that a failure shows
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
     parser.add_argument("lesson", metavar="NN", help="number of the lesson: 03")
+    words = "check wrong version K of the lesson (1, 2, ...) in place of your exercise"
+    parser.add_argument("--mutant", metavar="K", type=int, help=words)
 
 
 def main(args: argparse.Namespace) -> int:
@@ -34,7 +38,8 @@ def main(args: argparse.Namespace) -> int:
     for name in ("exercise.py", "check.py"):
         lesson.file(name)
     print(f"lesson {lesson.id}: {lesson.title}")
-    reporter = _run(lesson)
+    reporter = Reporter(lesson, None if args.mutant is None else _mutant(lesson, args.mutant))
+    _run(lesson, reporter)
     if reporter.failure is not None:
         print(f"\n{reporter.failure}")
         return 1
@@ -42,6 +47,14 @@ def main(args: argparse.Namespace) -> int:
         raise LessonError(f"{lesson.folder / 'check.py'} has no test; nothing was checked")
     print(f"\n{_after(lesson, lessons)}")
     return 0
+
+
+def _mutant(lesson: Lesson, number: int) -> Mutant:
+    every = subject.mutants(lesson)
+    if not 1 <= number <= len(every):
+        raise LessonError(f"lesson {lesson.id} has wrong versions 1 to {len(every)}, not {number}")
+    print(f"wrong version {number} of {len(every)}, of {every[number - 1].blank}")
+    return every[number - 1]
 
 
 def _after(lesson: Lesson, lessons: Sequence[Lesson]) -> str:
@@ -55,12 +68,22 @@ def _after(lesson: Lesson, lessons: Sequence[Lesson]) -> str:
 
 
 class Reporter:
-    """Listens to pytest: one line for each test that passes, and the text of the first failure."""
+    """Listens to pytest: one line for each test that passes, and the text of the first failure.
 
-    def __init__(self) -> None:
+    Gives `lessons/conftest.py` the subject of the check.
+    """
+
+    def __init__(self, lesson: Lesson, mutant: Mutant | None) -> None:
+        self.lesson, self.mutant = lesson, mutant
         self.passed = 0
         self.failure: str | None = None
         self._says: dict[str, str] = {}
+
+    def subject(self) -> ModuleType:
+        """Return the module that is checked: the exercise, or a wrong version."""
+        if self.mutant is None:
+            return subject.exercise(self.lesson)
+        return subject.with_mutant(self.lesson, self.mutant)
 
     def pytest_itemcollected(self, item: object) -> None:
         """Keep what each test says about itself: the first line of its docstring."""
@@ -85,8 +108,8 @@ class Reporter:
             print(f"  ok  {self._says[getattr(report, 'nodeid', '')]}", flush=True)
 
 
-def _run(lesson: Lesson) -> Reporter:
-    """Run pytest on the check of a lesson and return what it told."""
+def _run(lesson: Lesson, reporter: Reporter) -> None:
+    """Run pytest on the check of a lesson; the reporter hears what came of it."""
     try:
         import hypothesis  # noqa: F401
         import pytest
@@ -95,7 +118,6 @@ def _run(lesson: Lesson) -> Reporter:
             f"checks need {error.name}, which is not installed: pip install 'minidist[test]', or "
             "pip install -e '.[test]' in the checkout"
         ) from error
-    reporter = Reporter()
     words = [str(lesson.folder / "check.py"), "--exitfirst", f"--rootdir={lesson.folder.parent}"]
     words += ["--import-mode=importlib", f"-c{os.devnull}", "-pno:cacheprovider", "-pno:terminal"]
     with _plain_pytest():
@@ -105,7 +127,6 @@ def _run(lesson: Lesson) -> Reporter:
         raise KeyboardInterrupt
     if status not in known and reporter.failure is None:
         raise LessonError(f"pytest could not run {words[0]} (status {status})")
-    return reporter
 
 
 @contextmanager

@@ -54,8 +54,16 @@ def load_file(path: Path) -> ModuleType:
 
 
 def exercise(lesson: Lesson) -> ModuleType:
-    """Return the lesson's exercise.py as it is now."""
-    return load_file(lesson.file("exercise.py"))
+    """Return the lesson's exercise.py as it is now. Raises LessonError if a blank has gone."""
+    path = lesson.file("exercise.py")
+    module = load_file(path)
+    for blank in lesson.blanks:
+        if not hasattr(module, blank.name):
+            raise LessonError(
+                f"{path.name} has no {blank.name} any more, which is blank {blank.id}; write it "
+                f"again, or bring the file back: git checkout -- {path}"
+            )
+    return module
 
 
 def checks(lesson: Lesson) -> dict[str, Callable[[Any], None]]:

@@ -93,13 +93,13 @@ def all_reduce(
     result = collective(comm, room[1:-1], out, op=op)
     inputs.hold(comm, EVERYBODY, want, out)
     _returned(comm, n, result, out)
-    inputs.hold(comm, INPUT, inputs.of(comm.rank), room[1:-1], ", in the input")
+    inputs.hold(comm, INPUT, inputs.of(comm.rank), room[1:-1], ", the input")
     if sends is not None:
         cost(comm, sent, *sends(comm, n), out)
     collective(comm, room[1:-1], op=op)
     inputs.hold(comm, EVERYBODY, want, room[1:-1], ", in place")
     around = inputs.unset(2)
-    inputs.hold(comm, OUTSIDE, around, room[[0, -1]], ", before and after the array")
+    inputs.hold(comm, OUTSIDE, around, room[[0, -1]], ", the memory around the array")
 
 
 def same_bits(comm: Comm, collective: Any, n: int) -> None:
@@ -135,7 +135,7 @@ def reduce_scatter(
     result = collective(comm, x, out, op=op, offsets=offsets)
     inputs.hold(comm, PIECE, want, out)
     inputs.hold(comm, PIECE, want, result, ", what is returned")
-    inputs.hold(comm, INPUT, inputs.of(comm.rank), x, ", in the input")
+    inputs.hold(comm, INPUT, inputs.of(comm.rank), x, ", the input")
     cost(comm, sent, segments * (comm.size - 1), n - want.size, x)
     inputs.hold(comm, PIECE, want, collective(comm, x, op=op, offsets=offsets), ", in place")
     rest = inputs.of(comm.rank)
@@ -171,7 +171,11 @@ def cost(comm: Comm, before: tuple[int, int], messages: int, elements: int, like
     want = (int(messages), int(elements) * like.itemsize) if comm.size > 1 else (0, 0)
     law = "right is not enough: each rank sends as many messages and bytes as the contract says."
     world = f"n = {like.size}, {like.dtype.name}"
-    hold(comm, law, world, want, sent, lambda s: f"{s[0]} messages, {s[1]} bytes", "send")
+    hold(comm, law, world, want, sent, _messages, "send")
+
+
+def _messages(sent: tuple[int, int]) -> str:
+    return f"{sent[0]} message{'' if sent[0] == 1 else 's'}, {sent[1]} bytes"
 
 
 def _piece(comm: Comm, n: int, after: int) -> int:
@@ -191,10 +195,10 @@ def broadcast(comm: Comm, collective: Any, n: int, root: int, dtype: Any = np.fl
     sent = comm.gather_objects(comm.traffic.messages - before)
     most = (comm.size - 1).bit_length()
     law = f"a tree sends N - 1 messages in all, and no rank more than log2 N, rounded up: {most}."
-    world = f"n = {n}, root {root}"
-    hold(comm, law, world, comm.size - 1, sum(sent), lambda s: f"{s} messages in all", "see")
+    world = f"n = {n}, root {root}, messages"
+    hold(comm, law, world, comm.size - 1, sum(sent), lambda s: f"{s} in all", "see")
     own = sent[comm.rank]
-    hold(comm, law, world, min(own, most), own, lambda s: f"{s} messages", "send")
+    hold(comm, law, world, min(own, most), own, lambda s: f"{s}", "send")
 
 
 def reduce(
@@ -208,7 +212,7 @@ def reduce(
     sent = comm.traffic.messages, comm.traffic.bytes
     result = collective(comm, x, out, op=op, root=root)
     cost(comm, sent, comm.rank != root, n * (comm.rank != root), x)
-    inputs.hold(comm, INPUT, inputs.of(comm.rank), x, ", in the input")
+    inputs.hold(comm, INPUT, inputs.of(comm.rank), x, ", the input")
     _returned(comm, n, result, out if comm.rank == root else None)
     inputs.hold(comm, ROOT, want if comm.rank == root else inputs.unset(n), out)
     collective(comm, x, op=op, root=root)

@@ -1,0 +1,93 @@
+"""The laws of lesson 00. A test is about the blank in its name; the tests go in order of the blanks.
+
+Small cases come first, so that what fails first is the smallest one: 1, 2, 3, ... parts, and from no
+element at all to more than twice as many as parts.
+"""
+
+import os
+import platform
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from minidist.comm import run
+from minidist.learn.laws import LARGER, LawBroken, compare, larger_worlds, worlds
+from minidist.roster import Row
+
+ONE_OWNER = (
+    "the pieces, one after the other, are the whole: every element has exactly one owner. They "
+    "differ in length by one at most, the longer ones first."
+)
+SAME_TABLE = "every rank gets the rows of all ranks, in the order of the ranks."
+
+
+def dealt(n, parts):
+    """The right pieces, by another route: n cards dealt round to the parts, then counted."""
+    lengths = [len(range(i, n, parts)) for i in range(parts)]
+    return [(sum(lengths[:i]), sum(lengths[: i + 1])) for i in range(parts)]
+
+
+def words(piece):
+    """A piece for people: [2:4]."""
+    return "[{}:{}]".format(*piece) if type(piece) is tuple and len(piece) == 2 else repr(piece)
+
+
+def check_bounds(function, n, parts):
+    """One cut, piece by piece."""
+    world = f"{parts} rank{'' if parts == 1 else 's'}, n = {n}"
+    offsets = function(n, parts)
+    if type(offsets) is not list or len(offsets) != parts + 1:
+        count = f"{parts + 1} offsets make {parts} piece{'' if parts == 1 else 's'}"
+        raise LawBroken(f"{count}: where the first begins, and where each ends.",
+                        f"{world}: bounds({n}, {parts}) should be a list of {parts + 1} offsets, "
+                        f"is {offsets!r}")  # fmt: skip
+    compare(ONE_OWNER, world, dealt(n, parts), list(pairwise(offsets)), words)
+
+
+def test_bounds(exercise):
+    """00.1  every element has one owner."""
+    for parts in range(1, 7):
+        for n in range(2 * parts + 2):
+            check_bounds(exercise.bounds, n, parts)
+
+
+@LARGER
+@given(n=st.integers(0, 10_000), parts=st.integers(1, 100))
+def test_bounds_of_many(exercise, n, parts):
+    """00.1  ... also of many, on many ranks."""
+    check_bounds(exercise.bounds, n, parts)
+
+
+def check_share(function, world):
+    """Every rank asks for its own piece; together they are the whole."""
+    pieces = world.run(lambda comm, n: function(comm, n))
+    compare(ONE_OWNER, world.name, dealt(world.n, world.ranks), pieces, words, "return")
+
+
+def test_share(exercise):
+    """00.2  every rank finds its own piece, and the pieces are the whole."""
+    for world in worlds():
+        check_share(exercise.share, world)
+
+
+@LARGER
+@given(world=larger_worlds)
+def test_share_of_many(exercise, world):
+    """00.2  ... also of many."""
+    check_share(exercise.share, world)
+
+
+def test_roster(exercise):
+    """00.3  every rank has the table of all ranks."""
+    host, process = platform.node(), os.getpid()
+    for ranks in (1, 2, 3, 5):
+        world = f"{ranks} rank{'' if ranks == 1 else 's'}"
+        tables = run(lambda comm: exercise.roster(comm, f"device {comm.rank}"), ranks=ranks)
+        found = [len(t) if type(t) is list else t for t in tables]
+        compare(SAME_TABLE, world, [ranks] * ranks, found, lambda v: f"{v} rows", "have")
+        want = [Row(rank, host, process, f"device {rank}") for rank in range(ranks)]
+        said = f"{world}, in the table of rank 0"
+        compare("a row says the truth about its rank.", said, want, tables[0], str, "say")
+        same = [f"the table of rank {0 if t == want else rank}" for rank, t in enumerate(tables)]
+        compare(SAME_TABLE, world, ["the table of rank 0"] * ranks, same, str, "have")
