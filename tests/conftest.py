@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -29,6 +30,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     profile = "all" if config.getoption("all") else "ci" if os.environ.get("CI") else "dev"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", profile))
+    # A shell that starts pytest with & has it ignore Ctrl-C, and what pytest starts would as well.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[RAN] = dict.fromkeys(COUNTED, 0)
     config.stash[FOUND] = dict.fromkeys(COUNTED, 0)
 
