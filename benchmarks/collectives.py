@@ -1,39 +1,57 @@
-"""All-reduce: our ring beside MPI's own, and beside gloo or NCCL where PyTorch is installed.
+"""Collectives by hand, beside MPI's own, and beside gloo or NCCL where PyTorch is installed.
 
-    minidist launch -n 4 -- benchmarks/all_reduce.py -b 1K -e 64M -f 4
-    minidist launch -n 4 -- benchmarks/all_reduce.py --against gloo --json ring.json
-    srun -n 8 python -m mpi4py benchmarks/all_reduce.py --device cuda --against nccl
+    minidist launch -n 4 -- benchmarks/collectives.py                      the all-reduces
+    minidist launch -n 4 -- benchmarks/collectives.py all_gather broadcast -b 1K -e 1M
+    minidist launch -n 4 -- benchmarks/collectives.py all --against gloo --json all.json
+    srun -n 8 python -m mpi4py benchmarks/collectives.py --device cuda --against nccl
 
-The columns are those of nccl-tests (`table`), the sampling is explained in `timing`. `copy` is the
-limit of the machine: every rank copies the array once, at the same time as all others. An
-all-reduce of n ranks moves each byte through memory several times more often, so on one node,
-where messages are copies, no algorithm comes near it with many ranks.
+The columns are those of nccl-tests (`table`), sizes and counts those of the whole array; the
+sampling is explained in `timing`, and what must come out in `problems`. `copy` is the limit of the
+machine: every rank copies the whole array once, at the same time as all others. An all-reduce of n
+ranks moves each byte through memory several times more often, so on one node, where messages are
+copies, no algorithm comes near it with many ranks.
 
-Exit status 1 if any element is wrong. Inputs are small integers, so sums are exact in any order.
+Exit status 1 if any element is wrong, 2 for a question that has no answer.
 """
 
 import argparse
+import platform
 import sys
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
 
-from timing import Variant, interleave, tune_allocator
+from timing import Variant, speed, summary, tune_allocator
 
-if "--untuned" not in sys.argv:
+if __name__ == "__main__" and "--untuned" not in sys.argv:
     tune_allocator()
 
 import ml_dtypes
 import numpy as np
+from measuring import MODES, Setting
 from mpi4py import MPI
 from mpi4py import __version__ as MPI4PY
-from table import Cell, Row, circumstances, header, line, number, sizes, write_json
+from problems import KINDS, Problem, Way
+from table import (
+    Cell,
+    Parser,
+    Row,
+    at_least,
+    circumstances,
+    header,
+    line,
+    number,
+    quotients,
+    sizes,
+    write_json,
+)
+from torch_ways import torch_ways
+from ways import MPIS, OPS, OURS
 
-from minidist.arrays import Array, to_host
-from minidist.collectives import ring
-from minidist.comm import world
+from minidist.collectives import hierarchical
+from minidist.comm import Comm, world
+from minidist.comm.mpi import leave
 from minidist.comm.staging import Direct
 from minidist.device import choose_device
-from minidist.errors import ConfigError
+from minidist.errors import ConfigError, DeviceError
 
 DTYPES = {
     "float": np.float32,
@@ -44,215 +62,152 @@ DTYPES = {
     "int64": np.int64,
     "uint8": np.uint8,
 }
-OPS = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
 
 
-class Way(NamedTuple):
-    """An all-reduce of x into out, if there is such a thing, and one in place."""
-
-    out_of_place: Callable[[Array, Array], object] | None
-    in_place: Callable[[Array], object]
-
-
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def arguments(words: list[str] | None = None) -> argparse.Namespace:
+    parser = Parser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "collectives", nargs="*", metavar="COLLECTIVE", help=f"{', '.join(KINDS)}, or all"
+    )
     parser.add_argument("-b", type=number, default=1 << 10, help="smallest size in bytes (1K)")
     parser.add_argument("-e", type=number, default=64 << 20, help="largest size (64M)")
-    parser.add_argument("-f", type=int, default=4, help="factor between sizes (4)")
-    parser.add_argument("-n", type=int, default=15, help="samples (15)")
-    parser.add_argument("-w", type=int, default=5, help="samples before, not counted (5)")
+    parser.add_argument("-f", type=at_least(2), default=4, help="factor between sizes (4)")
+    parser.add_argument("-n", type=at_least(1), default=15, help="samples (15)")
+    parser.add_argument("-w", type=at_least(0), default=5, help="samples before, not counted (5)")
     parser.add_argument("-d", choices=DTYPES, default="float", help="type")
     parser.add_argument("-o", choices=OPS, default="sum", help="operation")
-    parser.add_argument("-c", type=int, default=1, help="check the results: 1 or 0")
+    parser.add_argument("-r", type=int, default=0, help="root (0)")
+    parser.add_argument("-c", type=int, choices=(0, 1), default=1, help="check the results (1)")
+    parser.add_argument("--ways", type=lambda text: text.split(","), help="only these: ring,mpi")
+    parser.add_argument("--per-node", type=at_least(1), help="take so many ranks for a node")
     parser.add_argument("--against", choices=("gloo", "nccl"), action="append", default=[])
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument("--share-devices", action="store_true")
     parser.add_argument("--untuned", action="store_true", help="leave the allocator as it is")
     parser.add_argument("--json", metavar="FILE")
-    return parser.parse_args()
+    args = parser.parse_args(words)
+    args.collectives = args.collectives or ["all_reduce"]
+    if "all" in args.collectives:
+        args.collectives = list(KINDS)
+    if unknown := [name for name in args.collectives if name not in KINDS]:
+        raise ConfigError(f"no collective {unknown[0]!r}: there are {', '.join(KINDS)}, and all")
+    return args
 
 
-# --- the ways that are compared -----------------------------------------------------------------
+class Bench(Setting):
+    """What all measurements of one rank share, and what there is to measure."""
+
+    def __init__(self, comm: Comm, args: argparse.Namespace) -> None:
+        if not 0 <= args.r < comm.size:
+            raise ConfigError(f"-r {args.r}: the root is one of the ranks 0 to {comm.size - 1}")
+        self.args, self.sizes = args, sizes(args.b, args.e, args.f)
+        device = choose_device(args.device, comm, args.share_devices)
+        super().__init__(comm, device, args.n, args.w, check=bool(args.c))
+        hosts = comm.gather_objects(platform.node())
+        if args.per_node:
+            hosts = [r // args.per_node for r in range(comm.size)]
+        self.nodes = hierarchical.nodes(comm, hosts)
+        self.ways = dict(self._chosen())
+
+    def problem(self, nbytes: int) -> Problem:
+        """Return the problem of this size, of at least one element."""
+        dtype, args = np.dtype(DTYPES[self.args.d]), self.args
+        count = max(nbytes // dtype.itemsize, 1)
+        return Problem(self.comm, count, dtype, args.o, args.r, self.nodes)
+
+    def _chosen(self) -> Iterator[tuple[str, dict[str, Way]]]:
+        """Yield the ways of each collective that is asked for."""
+        known = {name: dict(OURS[name]) for name in self.args.collectives}
+        for way, found in self._foreign():
+            for name in known:
+                known[name][way] = found[name]
+        there = list(dict.fromkeys(way for ways in known.values() for way in ways))
+        wanted = self.args.ways or there
+        if unknown := [way for way in wanted if way not in there]:
+            raise ConfigError(f"--ways: no way {unknown[0]!r} here, only {', '.join(there)}")
+        for name, ways in known.items():
+            yield name, {way: ways[way] for way in ways if way in wanted}
+
+    def _foreign(self) -> Iterator[tuple[str, dict[str, Way]]]:
+        """Yield the ways of others, and say which are left out, and why."""
+        if self.args.d == "bfloat16":
+            self.say("# MPI has no bfloat16: its own collectives are left out")
+        elif self.device.kind == "cuda" and not self._takes_pointers():
+            self.say("# this MPI takes no device pointers: its own collectives are left out")
+        else:
+            yield "mpi", MPIS
+        for backend in dict.fromkeys(self.args.against):
+            try:
+                yield backend, torch_ways(backend, self.comm, self.device)
+            except ConfigError as error:
+                self.say(f"# {error}")
+
+    def _takes_pointers(self) -> bool:
+        staging = self.comm.transport.staging
+        return isinstance(staging.way(self.device.xp.zeros(1)), Direct)
 
 
-def minidists(comm: Any, args: argparse.Namespace) -> Way:
-    return Way(
-        lambda x, out: ring.all_reduce(comm, x, out, op=args.o),
-        lambda x: ring.all_reduce(comm, x, op=args.o),
-    )
+# --- what is printed ------------------------------------------------------------------------------
 
 
-def mpis(args: argparse.Namespace) -> Way:
-    """MPI's own: the library chooses the algorithm."""
-    op = OPS[args.o]
-    return Way(
-        lambda x, out: MPI.COMM_WORLD.Allreduce(x, out, op),
-        lambda x: MPI.COMM_WORLD.Allreduce(MPI.IN_PLACE, x, op),
-    )
+def measure(bench: Bench, name: str, nbytes: int) -> Iterator[Row]:
+    """Yield a row per way of a collective, and one for the plain copy, at one size."""
+    args, kind, p, xp = bench.args, KINDS[name], bench.problem(nbytes), bench.device.xp
+    source, target = xp.ones(p.count, p.dtype), xp.zeros(p.count, p.dtype)
+    copy = Variant(bench.synchronise, bench.over(lambda: xp.copyto(target, source)))
+    ways = bench.ways[name]
+    taken, wrong = bench.take(kind, p, ways, beside={("copy", "out-of-place"): copy})
 
-
-def torchs(backend: str, comm: Any, args: argparse.Namespace, device: Any) -> Way:
-    """PyTorch's, which is in place only."""
-    try:
-        import torch
-        import torch.distributed as dist
-    except ImportError:
-        raise ConfigError(f"--against {backend} needs PyTorch: pip install torch") from None
-    if not dist.is_backend_available(backend):
-        raise ConfigError(f"this PyTorch has no {backend}: leave out --against {backend}")
-    if backend == "nccl" and device.kind != "cuda":
-        raise ConfigError("--against nccl needs --device cuda")
-    torch.set_num_threads(1)
-    if device.kind == "cuda":
-        torch.cuda.set_device(device.index)
-    store = meeting_point(comm, dist)
-    dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
-    op = getattr(dist.ReduceOp, args.o.upper())
-    return Way(None, lambda x: dist.all_reduce(torch.from_dlpack(x), op))
-
-
-def meeting_point(comm: Any, dist: Any) -> Any:
-    """Return the store at which PyTorch's ranks find each other, on a port that is free."""
-    host = MPI.Get_processor_name() if comm.size > 1 else "localhost"
-    store = dist.TCPStore(host, 0, comm.size, True, wait_for_workers=False) if not comm.rank else 0
-    host, port = comm.bcast_object((host, store.port if store else 0))
-    return store or dist.TCPStore(host, port, comm.size, False, wait_for_workers=False)
-
-
-def ways(comm: Any, args: argparse.Namespace, device: Any) -> Iterator[tuple[str, Way]]:
-    """Yield what is compared, and say what is left out, and why."""
-    yield "minidist", minidists(comm, args)
-    if args.d == "bfloat16":
-        say(comm, "# MPI has no bfloat16: its own all-reduce is left out")
-    elif device.kind == "cuda" and not takes_pointers(comm, device):
-        say(comm, "# this MPI takes no device pointers: its own all-reduce is left out")
-    else:
-        yield "mpi", mpis(args)
-    for backend in args.against:
-        try:
-            yield backend, torchs(backend, comm, args, device)
-        except ConfigError as error:
-            say(comm, f"# {error}")
-
-
-def takes_pointers(comm: Any, device: Any) -> bool:
-    return isinstance(comm.transport.staging.way(device.xp.zeros(1)), Direct)
-
-
-def say(comm: Any, text: str) -> None:
-    if comm.rank == 0:
-        print(text, flush=True)
-
-
-# --- measuring ----------------------------------------------------------------------------------
-
-
-def values(rank: int, count: int, dtype: Any) -> np.ndarray:
-    """The input of a rank: small integers that encode rank and index."""
-    return ((np.arange(count) * 3 + rank * 7) % 8).astype(dtype)
-
-
-def wrong(got: Array, comm: Any, op: str) -> int:
-    """Return how many elements are wrong, on all ranks together."""
-    reduce = {"sum": np.add, "max": np.maximum, "min": np.minimum}[op].reduce
-    period = reduce([values(rank, 8, np.float64) for rank in range(comm.size)])
-    want = np.resize(period, got.size).astype(got.dtype)
-    return int(sum(comm.gather_objects(np.count_nonzero(to_host(got) != want))))
-
-
-def measure(
-    comm: Any, found: dict[str, Way], nbytes: int, args: argparse.Namespace, device: Any
-) -> Iterator[Row]:
-    """Yield a row per way, and one for the plain copy, at one size."""
-    xp, dtype = device.xp, np.dtype(DTYPES[args.d])
-    count = max(nbytes // dtype.itemsize, 1)
-    fill = xp.asarray(values(comm.rank, count, dtype))
-    x, out = fill.copy(), xp.zeros_like(fill)
-    synchronise = (lambda: None) if xp is np else lambda: xp.cuda.get_current_stream().synchronize()
-    calls: dict[tuple[str, str], Callable[[], object]] = {}
-    for name, way in found.items():
-        if way.out_of_place:
-            calls[name, "out-of-place"] = lambda call=way.out_of_place: call(x, out)
-        calls[name, "in-place"] = lambda call=way.in_place: call(x)
-    calls["copy", "out-of-place"] = lambda: xp.copyto(out, x)
-
-    def prepare() -> None:
-        xp.copyto(x, fill)  # so that sums in place do not grow from sample to sample
-        synchronise()
-
-    def checked(key: tuple[str, str]) -> int | None:
-        if not args.c or key[0] == "copy":
+    def cell(way: str, mode: str, share: float) -> Cell | None:
+        if (way, mode) not in taken:
             return None
-        prepare()
-        calls[key]()
-        return wrong(x if key[1] == "in-place" else out, comm, args.o)
+        mine, theirs = taken[way, mode], taken.get(("mpi", mode))
+        found = Cell.of(summary(mine), source.nbytes, share, wrong.get((way, mode)))
+        if theirs and way not in ("mpi", "copy"):
+            found.speed = speed(mine, theirs)
+        return found
 
-    errors = {key: checked(key) for key in calls}
-    variants = {k: Variant(prepare, lambda c=c: (c(), synchronise())) for k, c in calls.items()}
-    repeats = max(1, min(20, (64 << 10) // x.nbytes))
-    taken = interleave(variants, args.n, args.w, MPI.COMM_WORLD.Barrier, slowest, repeats)
-
-    def cell(name: str, mode: str) -> Cell | None:
-        factor = 1.0 if name == "copy" else 2 * (comm.size - 1) / comm.size
-        times = taken.get((name, mode))
-        return Cell.of(times, x.nbytes, factor, errors[name, mode]) if times else None
-
-    for name in [*found, "copy"]:
-        redop = "none" if name == "copy" else args.o
-        cells = (cell(name, "out-of-place"), cell(name, "in-place"))
-        yield Row(name, x.nbytes, count, args.d, redop, *cells)
+    redop, root = args.o if kind.reduces else "none", args.r if kind.rooted else -1
+    for way in dict.fromkeys(way for way, _ in taken):
+        options = ("none", -1, 1.0) if way == "copy" else (redop, root, kind.share(p.comm.size))
+        cells = (cell(way, mode, options[2]) for mode in MODES)
+        yield Row(name, way, source.nbytes, p.count, args.d, *options[:2], *cells)
 
 
-def slowest(seconds: list[float]) -> list[float]:
-    """Return the largest of each sample over all ranks."""
-    most = np.empty(len(seconds))
-    MPI.COMM_WORLD.Allreduce(np.array(seconds), most, MPI.MAX)
-    return most.tolist()
-
-
-def compare(rows: list[Row]) -> Iterator[str]:
-    """Say how fast each way is at each size, with MPI's own as 1; beyond 1 is faster."""
-    names = list(dict.fromkeys(row.variant for row in rows if row.variant not in ("mpi", "copy")))
-    by = {(row.variant, row.size): row for row in rows}
-    yield "# speed relative to MPI's own, out-of-place / in-place (the larger, the faster)"
-    yield f"# {'size':>11}" + "".join(f"  {name:>15}" for name in names)
-    for size in dict.fromkeys(row.size for row in rows):
-        if theirs := by.get(("mpi", size)):
-            yield f"# {size:>11}" + "".join(
-                f"  {_ratio(theirs.out_of_place, by[n, size].out_of_place):>7} /"
-                f"{_ratio(theirs.in_place, by[n, size].in_place):>6}"
-                for n in names
-            )
-
-
-def _ratio(theirs: Cell | None, mine: Cell | None) -> str:
-    return f"{theirs.times.median / mine.times.median:.2f}" if theirs and mine else "N/A"
-
-
-def main() -> int:
-    args = arguments()
-    comm = world()
-    device = choose_device(args.device, comm, args.share_devices)
+def report(bench: Bench) -> int:
+    """Measure and print everything; return 1 if something is wrong. All ranks call it."""
+    args, comm, say = bench.args, bench.comm, bench.say
     library = MPI.Get_library_version().splitlines()[0].strip("\0 ,")
-    say(comm, f"# {comm.size} ranks on {device}, {library.split(',')[0]}")
-    say(comm, f"# median of {args.n} samples in turn, time of the slowest rank; allocator "
+    say(f"# {comm.size} ranks on {bench.device}, {library.split(',')[0]}")
+    say(f"# median of {args.n} samples in turn, time of the slowest rank; allocator "
         f"{'as it is' if args.untuned else 'keeps its memory'}")  # fmt: skip
-    found = dict(ways(comm, args, device))
-    say(comm, header())
     rows: list[Row] = []
-    for nbytes in sizes(args.b, args.e, args.f):
-        for row in measure(comm, found, nbytes, args, device):
-            rows.append(row)
-            say(comm, line(row))
-    cells = [c for row in rows for c in (row.out_of_place, row.in_place) if c]
-    bad = sum(cell.wrong or 0 for cell in cells)
-    say(comm, f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}")
-    for text in compare(rows):
-        say(comm, text)
+    for name in args.collectives:
+        say(f"#\n# {name}\n{header()}")
+        for nbytes in bench.sizes:
+            for row in measure(bench, name, nbytes):
+                rows.append(row)
+                say(line(row))
+        for text in quotients([row for row in rows if row.collective == name]):
+            say(text)
+    bad = sum(cell.wrong or 0 for row in rows for cell in row.cells())
+    say(f"# Out of bounds values : {bad} {'FAILED' if bad else 'OK'}")
     if args.json and comm.rank == 0:
-        about = circumstances(ranks=comm.size, device=str(device), mpi=library, mpi4py=MPI4PY)
+        about = circumstances(ranks=comm.size, device=str(bench.device), mpi=library, mpi4py=MPI4PY)
         write_json(args.json, about, rows)
     return 1 if bad else 0
+
+
+def main(words: list[str] | None = None) -> int:
+    comm = world()
+    try:
+        bench = Bench(comm, arguments(words))
+    except (ConfigError, DeviceError) as error:  # on all ranks alike
+        if comm.rank == 0:
+            print(f"collectives.py: {error}", file=sys.stderr)
+        leave()
+        return 2
+    return report(bench)
 
 
 if __name__ == "__main__":

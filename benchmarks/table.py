@@ -6,25 +6,28 @@ columns comes what a noisy machine needs: nine tenths of the samples are above `
 
     algbw = bytes / time            what the caller sees
     busbw = algbw x factor          what one link carries, independent of the number of ranks;
-                                    factor 2 (n - 1) / n for an all-reduce, (n - 1) / n for a
-                                    reduce-scatter or all-gather of `bytes` in all
+                                    factor 2 (n - 1) / n for an all-reduce, 1 for a broadcast or
+                                    reduction, (n - 1) / n where only pieces travel
 
 nccl-tests averages the time over the ranks. Here it is that of the slowest rank.
 """
 
+import argparse
 import json
 import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from timing import Times
 
 import minidist
+from minidist.errors import ConfigError
 
 HEADER = """\
 #{space:56}{out:^36}{inplace:^36}
@@ -34,12 +37,17 @@ HEADER = """\
 
 @dataclass
 class Cell:
-    """One measurement: seconds, GB/s, and the number of wrong elements (None: unchecked)."""
+    """One measurement: seconds, GB/s, and the number of wrong elements (None: unchecked).
+
+    ``speed`` is that relative to MPI's own, larger is faster; None where there is nothing to
+    compare.
+    """
 
     times: Times
     algbw: float
     busbw: float
     wrong: int | None
+    speed: Times | None = None
 
     @classmethod
     def of(cls, times: Times, nbytes: int, factor: float, wrong: int | None) -> "Cell":
@@ -52,14 +60,19 @@ class Cell:
 class Row:
     """What one variant does at one size; a cell is None where there is no such mode."""
 
+    collective: str
     variant: str
     size: int
     count: int
     type: str
     redop: str
+    root: int
     out_of_place: Cell | None
     in_place: Cell | None
-    root: int = -1
+
+    def cells(self) -> list[Cell]:
+        """Return those cells that there are."""
+        return [cell for cell in (self.out_of_place, self.in_place) if cell]
 
 
 def header() -> str:
@@ -99,14 +112,57 @@ def fit(x: float, width: int) -> str:
     return next((text for text in texts if len(text) <= width), f"{x:.1e}")
 
 
+def quotients(rows: list[Row]) -> Iterator[str]:
+    """Say how fast each variant is beside MPI's own: the quotients of each round of samples."""
+    compared = [row for row in rows if any(cell.speed for cell in row.cells())]
+    if compared:
+        yield "# speed, MPI's own = 1 (the larger, the faster): median and low-high of each round"
+        yield f"# {'size':>11}  {'out-of-place':>22}  {'in-place':>22}  variant"
+    for row in compared:
+        cells = "  ".join(f"{_speed(cell):>22}" for cell in (row.out_of_place, row.in_place))
+        yield f"# {row.size:>11}  {cells}  {row.variant}"
+
+
+def _speed(cell: Cell | None) -> str:
+    if cell is None or cell.speed is None:
+        return "N/A"
+    return f"{cell.speed.median:.2f} {f'{cell.speed.low:.2f}-{cell.speed.high:.2f}':>12}"
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises what is wrong with the flags, so that one rank says it and not all."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+
 def number(text: str) -> int:
     """Read a size: 8, 64K, 16M, 1G (powers of 1024)."""
     scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(text[-1:].upper(), 1)
-    return int(float(text[:-1] if scale > 1 else text) * scale)
+    try:
+        found = int(float(text[:-1] if scale > 1 else text) * scale)
+    except (ValueError, OverflowError):
+        found = 0
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: give bytes, as in 8, 64K or 16M")
+    return found
+
+
+def at_least(least: int) -> Callable[[str], int]:
+    """Return what reads a whole number that is not less."""
+
+    def read(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise argparse.ArgumentTypeError(f"{text!r} is no number from {least} up")
+        return int(text)
+
+    return read
 
 
 def sizes(first: int, last: int, factor: int) -> list[int]:
     """Return first, first x factor, ... up to last."""
+    if first > last:
+        raise ConfigError(f"-b {first} -e {last}: the smallest size is beyond the largest")
     found = [first]
     while found[-1] * factor <= last:
         found.append(found[-1] * factor)
@@ -144,7 +200,7 @@ def _cpu() -> str:
         return platform.processor()
 
 
-def write_json(path: str, about: dict[str, Any], rows: list[Row]) -> None:
+def write_json(path: str, about: dict[str, Any], rows: list[Any]) -> None:
     """Write one JSON object: the circumstances and all rows. Plots read this, never the text."""
     whole = {**about, "rows": [asdict(row) for row in rows]}
     Path(path).write_text(json.dumps(whole, indent=1) + "\n", "utf-8")

@@ -21,7 +21,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+K = TypeVar("K")  # what names a variant
 
 ALLOCATOR = {
     "MALLOC_MMAP_MAX_": "0",
@@ -88,29 +90,30 @@ def interleave(
 
 
 def rounds(
-    variants: Mapping[str, Variant],
+    variants: Mapping[K, Variant],
     samples: int,
     warmup: int,
     barrier: Callable[[], object],
     slowest: Callable[[list[float]], list[float]],
     repeats: int = 1,
-) -> dict[str, list[float]]:
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[K, list[float]]:
     """Time all variants in rounds and return each one's seconds per call in each round.
 
     All ranks call it. `slowest` takes this rank's samples and returns, for each, the largest over
     all ranks. `repeats` calls make one sample: more than one for calls of some microseconds.
     """
     names, draw = list(variants), random.Random(0)  # the same draws on all ranks
-    taken: dict[str, list[float]] = {name: [] for name in names}
+    taken: dict[K, list[float]] = {name: [] for name in names}
     for i in range(warmup + samples):
         for name in draw.sample(names, len(names)):
             prepare, call = variants[name]
             prepare()
             barrier()
-            start = time.perf_counter()
+            start = clock()
             for _ in range(repeats):
                 call()
-            seconds = time.perf_counter() - start
+            seconds = clock() - start
             if i >= warmup:
                 taken[name].append(seconds / repeats)
     return {name: slowest(seconds) for name, seconds in taken.items()}

@@ -48,11 +48,11 @@ class Measured:
 
 DEFAULT = Measured(
     {
-        "process": Link(10e-6, 5e9),  # from one greenlet to the next, and a copy
-        "node": Link(1e-6, 5e9),  # shared memory of one machine
-        "network": Link(20e-6, 1.25e9),  # 10 Gbit/s Ethernet
+        "process": Link(30e-6, 5e9),  # from one greenlet to the next, and two copies
+        "node": Link(10e-6, 5e9),  # shared memory of one machine, and Python around it
+        "network": Link(30e-6, 1.25e9),  # 10 Gbit/s Ethernet
     },
-    add=2e-10,
+    add=1e-10,
     about={"source": "round figures, not measured: run minidist measure-links"},
 )
 
