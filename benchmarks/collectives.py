@@ -86,7 +86,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--untuned", action="store_true", help="leave the allocator as it is")
     parser.add_argument("--json", metavar="FILE")
     args = parser.parse_args(words)
-    args.collectives = args.collectives or ["all_reduce"]
+    args.collectives = list(dict.fromkeys(args.collectives)) or ["all_reduce"]
     if "all" in args.collectives:
         args.collectives = list(KINDS)
     if unknown := [name for name in args.collectives if name not in KINDS]:

@@ -76,19 +76,6 @@ class Times(NamedTuple):
         return (self.high - self.low) / self.median
 
 
-def interleave(
-    variants: Mapping[str, Variant],
-    samples: int,
-    warmup: int,
-    barrier: Callable[[], object],
-    slowest: Callable[[list[float]], list[float]],
-    repeats: int = 1,
-) -> dict[str, Times]:
-    """Time all variants in rounds and return each one's seconds per call: see `rounds`."""
-    taken = rounds(variants, samples, warmup, barrier, slowest, repeats)
-    return {name: summary(seconds) for name, seconds in taken.items()}
-
-
 def rounds(
     variants: Mapping[K, Variant],
     samples: int,
