@@ -13,8 +13,8 @@ MUTANTS = [
         "03.6",
         "cut = bounds(result.size, power)",
         "cut = [result.size // power * i for i in range(power + 1)]",
-        "hw-native-sys/pypto#1942: a ring all-reduce cut the array into n // N elements a rank and "
-        "never sent the rest. Every test whose size the ranks divide passes. "
+        "hw-native-sys/pypto#1942, found in review: a ring all-reduce cut the array into n // N "
+        "elements a rank and never sent the rest. Every test whose size the ranks divide passes. "
         "PrimeIntellect-ai/prime-diloco#44 and ROCm/rocm-systems#3213 are its relatives.",
     ),
     Mutant(
@@ -77,8 +77,8 @@ MUTANTS = [
         "03.5",
         "yield from reduce_scatter.steps(comm, x, own, op)",
         "yield from reduce_scatter.steps(comm, x, op=op)",
-        "NovaSky-AI/SkyRL#1886: the reduction went into a copy and the original was returned, so "
-        "training went on with gradients that nobody had summed.",
+        "NovaSky-AI/SkyRL#1886, found in review: the reduction went into a copy and the original "
+        "was returned, so training would have gone on with gradients that nobody had summed.",
     ),
     Mutant(
         "workers taken for ranks",
