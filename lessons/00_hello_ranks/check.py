@@ -1,7 +1,7 @@
-"""The laws of lesson 00. A test is about the blank in its name; the tests go in order of the blanks.
+"""The laws of lesson 00. A test is about the blank in its name; tests go in order of the blanks.
 
-Small cases come first, so that what fails first is the smallest one: 1, 2, 3, ... parts, and from no
-element at all to more than twice as many as parts.
+Small cases come first, so that what fails first is the smallest one: 1, 2, 3, ... parts, and from
+no element at all to more than twice as many as parts.
 """
 
 import os
@@ -85,9 +85,9 @@ def test_roster(exercise):
         world = f"{ranks} rank{'' if ranks == 1 else 's'}"
         tables = run(lambda comm: exercise.roster(comm, f"device {comm.rank}"), ranks=ranks)
         found = [len(t) if type(t) is list else t for t in tables]
-        compare(SAME_TABLE, world, [ranks] * ranks, found, lambda v: f"{v} rows", "have")
+        compare(SAME_TABLE, world, [ranks] * ranks, found, lambda v: f"{v} rows", "get")
         want = [Row(rank, host, process, f"device {rank}") for rank in range(ranks)]
         said = f"{world}, in the table of rank 0"
         compare("a row says the truth about its rank.", said, want, tables[0], str, "say")
         same = [f"the table of rank {0 if t == want else rank}" for rank, t in enumerate(tables)]
-        compare(SAME_TABLE, world, ["the table of rank 0"] * ranks, same, str, "have")
+        compare(SAME_TABLE, world, ["the table of rank 0"] * ranks, same, str, "get")

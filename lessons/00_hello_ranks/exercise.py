@@ -2,8 +2,8 @@
 
     ./run check 00          which blank is next, or the smallest case that goes wrong
 
-A program of many ranks is one function, and every rank runs it from the first line to the last. What
-a rank does differently follows from two numbers that its communicator tells it:
+A program of many ranks is one function, and every rank runs it from the first line to the last.
+What a rank does differently follows from two numbers that its communicator tells it:
 
     comm.rank       which one am I?     0, 1, ... comm.size - 1
     comm.size       how many are we?

@@ -1,4 +1,4 @@
-"""Wrong versions of the solutions: one changed line each, and who met it. check.py rejects them all.
+"""Wrong versions of the solutions, one changed line each, and who met it. check.py rejects them.
 
     ./run check 00 --mutant 1       shows what check.py says to the first one
 
@@ -15,16 +15,16 @@ MUTANTS = [
         "00.1",
         OFFSET,
         "i * small",
-        "hw-native-sys/pypto#1942: a ring all-reduce cut the array into n // N elements a rank, and "
-        "never sent the rest. Right whenever N divides n, so the tests were green.",
+        "hw-native-sys/pypto#1942: a ring all-reduce cut the array into n // N elements a rank "
+        "and never sent the rest. Right whenever N divides n, so the tests were green.",
     ),
     Mutant(
         "the last rank takes the rest",
         "00.1",
         OFFSET,
         "(n if i == parts else i * small)",
-        "Every element has an owner, but 7 elements on 4 ranks are cut 1, 1, 1, 4: three ranks wait "
-        "for the fourth. And whoever cuts elsewhere by the other rule looks for them in vain.",
+        "Every element has an owner, but 7 elements on 4 ranks are cut 1, 1, 1, 4: three ranks "
+        "wait for the fourth. And whoever cuts elsewhere by the other rule looks for them in vain.",
     ),
     Mutant(
         "pieces of equal length, rounded up",
@@ -85,8 +85,8 @@ MUTANTS = [
         "00.3",
         "Row(comm.rank,",
         "Row(0,",
-        "What the table shows if mpirun belongs to one MPI and the library to another: each process "
-        "believes that it is alone. `./run doctor` compares the two.",
+        "What the table shows if mpirun belongs to one MPI and the library to another: each "
+        "process believes that it is alone. `./run doctor` compares the two.",
     ),
     Mutant(
         "a rank knows only itself",

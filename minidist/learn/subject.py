@@ -13,9 +13,9 @@ import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from pkgutil import resolve_name
 from types import ModuleType
 from typing import Any
 
@@ -79,9 +79,8 @@ def mutants(lesson: Lesson) -> tuple[Mutant, ...]:
 
 def solution(blank: Blank) -> Any:
     """Return the object of the package that solves a blank. Raises LessonError if there is none."""
-    module, _, name = blank.solution.rpartition(".")
     try:
-        return getattr(import_module(module), name)
+        return resolve_name(blank.solution)
     except (ImportError, AttributeError, ValueError) as error:
         raise LessonError(f"blank {blank.id}: there is no {blank.solution}: {error}") from error
 
