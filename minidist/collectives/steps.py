@@ -23,6 +23,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from minidist.arrays import Array
 from minidist.comm.base import Comm, Request
+from minidist.errors import ConfigError
 
 
 class Exchange(NamedTuple):
@@ -115,21 +116,34 @@ class Collective:
 
     def __call__(self, comm: Comm, *args: Any, label: str = "", **options: Any) -> Any:
         """Drive the body to its end and return its result. All ranks of ``comm`` call it."""
-        steps = self.steps(self._channel(comm, label, args, options), *args, **options)
+        steps = self._body(comm, label, args, options)
         while True:
             try:
                 e = next(steps)
             except StopIteration as end:
                 return end.value
-            if e.meanwhile is None:
-                e.comm.exchange(e.send, e.to, e.recv, e.source)
-            else:
-                e.comm.wait_all(e.post())
+            try:
+                if e.meanwhile is None:
+                    e.comm.exchange(e.send, e.to, e.recv, e.source)
+                else:
+                    e.comm.wait_all(e.post())
+            except Exception as error:
+                steps.throw(error)  # at its yield, so that the traceback shows who asked for it
+                raise
 
     def start(self, comm: Comm, *args: Any, label: str = "", **options: Any) -> Started:
         """Start the collective and return it in flight; leave its arrays alone until it is done."""
+        return Started(self._body(comm, label, args, options), comm)
+
+    def _body(self, comm: Comm, label: str, args: Sequence[Any], options: Any) -> Steps:
         channel = self._channel(comm, label, args, options)
-        return Started(self.steps(channel, *args, **options), comm)
+        steps = self.steps(channel, *args, **options)
+        if not hasattr(steps, "throw"):
+            raise ConfigError(
+                f"{channel.at('start')}: the body of a collective is a generator; this one has no "
+                "yield Exchange(...), not even in a branch that is not taken"
+            )
+        return steps
 
     def _channel(self, comm: Comm, label: str, args: Sequence[Any], options: Any) -> Comm:
         """Take a channel whose label also tells the reduction, unless it is a sum.

@@ -15,6 +15,7 @@ from minidist.learn.subject import blank_of
 from minidist.testing.ranktable import LawBroken
 
 MARKER = re.compile(r"^(\d\d\.\d+): ")
+MODULE = re.compile(r"^(\w+\.)+(?=\w+(:|$))")
 DONE = re.compile(r" waits: (gather_objects|bcast_object|barrier) .*")  # where the laws compare
 
 
@@ -29,7 +30,9 @@ def explain(error: BaseException, lesson: Lesson, test: str) -> str:
         return _join(str(error), _read(lesson, test))
     if isinstance(error, OutOfTime):
         return _join(_worlds(error), str(error), _own_lines(error, lesson), _read(lesson, test))
-    said = DONE.sub(" is done and waits for the others", f"{type(error).__name__}: {error}")
+    whole = traceback.TracebackException.from_exception(error)  # knows "Did you mean"
+    said = next(whole.format_exception_only()).strip()
+    said = DONE.sub(" is done and waits for the others", MODULE.sub("", said))
     return _join(_worlds(error), said, _own_lines(error, lesson), _read(lesson, test))
 
 

@@ -1,7 +1,10 @@
 """What the laws hand to the ranks, the result that is right, and how the two are compared."""
 
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -72,19 +75,47 @@ class Inputs:
         """A place for a result, into which nothing has been written yet."""
         return np.full(n, coding.NOTHING, self.dtype)
 
-    def hold(self, comm: Comm, law: str, want: Any, got: Any, more: str = "") -> None:
-        """Every rank of ``comm`` holds what it should; all ranks call it."""
+    def hold(self, claims: "Claims", law: str, want: Any, got: Any, more: str = "") -> None:
+        """Claim that this rank holds what it should."""
         words = coding.describe if self.coded else None
         kind = "" if self.coded else f", {self.op} of {np.dtype(self.dtype).name}"
-        hold(comm, law, f"n = {self.n}{kind}{more}", want, got, words)
+        claims.hold(law, f"n = {self.n}{kind}{more}", want, got, words)
 
 
-def hold(
-    comm: Comm, law: str, world: str, want: Any, got: Any, words: Any = None, what: str = "hold"
-) -> None:
-    """Raise LawBroken on all ranks, with what all of them hold, if one of them is wrong."""
-    if not all(comm.gather_objects(equal(want, got))):
-        both = comm.gather_objects((want, got))
-        ranks = f"{comm.size} rank{'' if comm.size == 1 else 's'}"
-        should, holds = zip(*both, strict=True)
-        compare(law, f"{ranks}, {world}", should, holds, words, what)
+class Claim(NamedTuple):
+    """What a rank should hold and holds; ``right`` if they are equal."""
+
+    right: bool
+    want: Any
+    got: Any
+    compare: Callable[[Sequence[Any], Sequence[Any]], None]
+
+
+class Claims:
+    """What each rank claims to hold. `settle` looks at the claims of all ranks in one meeting.
+
+    All ranks make the same claims in the same order, and all of them settle.
+    """
+
+    def __init__(self, comm: Comm) -> None:
+        self.comm = comm
+        self.made: list[Claim] = []
+
+    def hold(
+        self, law: str, world: str, want: Any, got: Any, words: Any = None, what: str = "hold"
+    ) -> None:
+        """Claim that this rank holds what it should, by a law, in a world of n elements."""
+        right = equal(want, got)
+        ranks = f"{self.comm.size} rank{'' if self.comm.size == 1 else 's'}"
+        shown = partial(compare, law, f"{ranks}, {world}", words=words, what=what)
+        self.made.append(Claim(right, want, want if right else copy(got), shown))
+
+    def settle(self) -> None:
+        """Raise LawBroken on all ranks, with what all of them hold, at the first wrong claim."""
+        made, self.made = self.made, []
+        wrong = next((i for i, claim in enumerate(made) if not claim.right), len(made))
+        first = min(self.comm.gather_objects(wrong))
+        if first < len(made):
+            claim = made[first]
+            should, holds = zip(*self.comm.gather_objects((claim.want, claim.got)), strict=True)
+            claim.compare(should, holds)

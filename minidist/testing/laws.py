@@ -18,16 +18,16 @@ import numpy as np
 from minidist.bounds import bounds
 from minidist.collectives.folding import split_ranks
 from minidist.comm import Comm
-from minidist.testing.inputs import REFERENCE, Inputs, combined, hold, same, values
+from minidist.testing.inputs import REFERENCE, Claims, Inputs, combined, same, values
 
 __all__ = ["REFERENCE", "combined", "same", "values"]
 
 
-def _returned(comm: Comm, n: int, result: Any, place: np.ndarray | None) -> None:
+def _returned(claims: Claims, n: int, result: Any, place: np.ndarray | None) -> None:
     """A collective returns the array that its result is in."""
     law = "a collective returns the array that its result is in, not a copy; None if it has none."
     got = "nothing" if result is None else "its array" if result is place else "something else"
-    hold(comm, law, f"n = {n}", "nothing" if place is None else "its array", got, what="return")
+    claims.hold(law, f"n = {n}", "nothing" if place is None else "its array", got, what="return")
 
 
 INPUT = "the input is left alone unless the result goes there."
@@ -89,17 +89,20 @@ def all_reduce(
     want = inputs.combined()
     room, out = inputs.unset(n + 2), inputs.unset(n)
     room[1:-1] = inputs.of(comm.rank)
+    claims = Claims(comm)
     sent = comm.traffic.messages, comm.traffic.bytes
     result = collective(comm, room[1:-1], out, op=op)
-    inputs.hold(comm, EVERYBODY, want, out)
-    _returned(comm, n, result, out)
-    inputs.hold(comm, INPUT, inputs.of(comm.rank), room[1:-1], ", the input")
+    inputs.hold(claims, EVERYBODY, want, out)
+    _returned(claims, n, result, out)
+    inputs.hold(claims, INPUT, inputs.of(comm.rank), room[1:-1], ", the input")
     if sends is not None:
-        cost(comm, sent, *sends(comm, n), out)
+        _sent(claims, sent, *sends(comm, n), out)
+    claims.settle()
     collective(comm, room[1:-1], op=op)
-    inputs.hold(comm, EVERYBODY, want, room[1:-1], ", in place")
+    inputs.hold(claims, EVERYBODY, want, room[1:-1], ", in place")
     around = inputs.unset(2)
-    inputs.hold(comm, OUTSIDE, around, room[[0, -1]], ", the memory around the array")
+    inputs.hold(claims, OUTSIDE, around, room[[0, -1]], ", the memory around the array")
+    claims.settle()
 
 
 def same_bits(comm: Comm, collective: Any, n: int) -> None:
@@ -109,8 +112,9 @@ def same_bits(comm: Comm, collective: Any, n: int) -> None:
     """
     x = np.full(n, [1e8, 1, -1e8, 1, 3e-5][comm.rank % 5], np.float32)
     collective(comm, x)
-    first = comm.bcast_object(x)
-    hold(comm, BITS, f"n = {n}, float32", first, x)
+    claims = Claims(comm)
+    claims.hold(BITS, f"n = {n}, float32", comm.bcast_object(x), x)
+    claims.settle()
 
 
 def reduce_scatter(
@@ -130,17 +134,19 @@ def reduce_scatter(
     cut = offsets or bounds(n, comm.size)
     mine = slice(cut[comm.rank], cut[comm.rank + 1])
     want = inputs.combined()[mine]
-    x, out = inputs.of(comm.rank), inputs.unset(want.size)
+    x, out, claims = inputs.of(comm.rank), inputs.unset(want.size), Claims(comm)
     sent = comm.traffic.messages, comm.traffic.bytes
     result = collective(comm, x, out, op=op, offsets=offsets)
-    inputs.hold(comm, PIECE, want, out)
-    inputs.hold(comm, PIECE, want, result, ", what is returned")
-    inputs.hold(comm, INPUT, inputs.of(comm.rank), x, ", the input")
-    cost(comm, sent, segments * (comm.size - 1), n - want.size, x)
-    inputs.hold(comm, PIECE, want, collective(comm, x, op=op, offsets=offsets), ", in place")
+    inputs.hold(claims, PIECE, want, out)
+    inputs.hold(claims, PIECE, want, result, ", what is returned")
+    inputs.hold(claims, INPUT, inputs.of(comm.rank), x, ", the input")
+    _sent(claims, sent, segments * (comm.size - 1), n - want.size, x)
+    claims.settle()
+    inputs.hold(claims, PIECE, want, collective(comm, x, op=op, offsets=offsets), ", in place")
     rest = inputs.of(comm.rank)
     rest[mine] = want
-    inputs.hold(comm, REST, rest, x, ", in place, the whole array")
+    inputs.hold(claims, REST, rest, x, ", in place, the whole array")
+    claims.settle()
 
 
 def all_gather(
@@ -151,27 +157,36 @@ def all_gather(
     cut = list(offsets or bounds(n, comm.size))
     mine = slice(cut[comm.rank], cut[comm.rank + 1])
     want = np.concatenate([inputs.of(r)[a:b] for r, (a, b) in enumerate(pairwise(cut))])
-    x, out = inputs.of(comm.rank)[mine], inputs.unset(n)
+    x, out, claims = inputs.of(comm.rank)[mine], inputs.unset(n), Claims(comm)
     sent = comm.traffic.messages, comm.traffic.bytes
     result = collective(comm, x, out, offsets=offsets)
-    inputs.hold(comm, PIECES, want, out)
-    _returned(comm, n, result, out)
+    inputs.hold(claims, PIECES, want, out)
+    _returned(claims, n, result, out)
     right = (comm.rank + 1) % comm.size
-    cost(comm, sent, comm.size - 1, n - (cut[right + 1] - cut[right] if comm.size > 1 else n), out)
+    _sent(claims, sent, comm.size - 1, n - (cut[right + 1] - cut[right]), out)
+    claims.settle()
     whole = inputs.unset(n)
     whole[mine] = x
     result = collective(comm, whole, offsets=offsets)
-    inputs.hold(comm, PIECES, want, whole, ", in place")
-    _returned(comm, n, result, whole)
+    inputs.hold(claims, PIECES, want, whole, ", in place")
+    _returned(claims, n, result, whole)
+    claims.settle()
 
 
 def cost(comm: Comm, before: tuple[int, int], messages: int, elements: int, like: Any) -> None:
     """Assert what each rank has sent since ``before``; on one rank nothing is ever sent."""
-    sent = comm.traffic.messages - before[0], comm.traffic.bytes - before[1]
-    want = (int(messages), int(elements) * like.itemsize) if comm.size > 1 else (0, 0)
+    claims = Claims(comm)
+    _sent(claims, before, messages, elements, like)
+    claims.settle()
+
+
+def _sent(claims: Claims, before: tuple[int, int], messages: int, elements: int, like: Any) -> None:
+    traffic = claims.comm.traffic
+    sent = traffic.messages - before[0], traffic.bytes - before[1]
+    want = (int(messages), int(elements) * like.itemsize) if claims.comm.size > 1 else (0, 0)
     law = "right is not enough: each rank sends as many messages and bytes as the contract says."
     world = f"n = {like.size}, {like.dtype.name}"
-    hold(comm, law, world, want, sent, _messages, "send")
+    claims.hold(law, world, want, sent, _messages, "send")
 
 
 def _messages(sent: tuple[int, int]) -> str:
@@ -188,17 +203,19 @@ def broadcast(comm: Comm, collective: Any, n: int, root: int, dtype: Any = np.fl
     """Every rank has what the root had; N - 1 messages in all."""
     root %= comm.size
     inputs = Inputs(comm.size, n, dtype=dtype)
-    x, before = inputs.of(comm.rank), comm.traffic.messages
+    x, claims = inputs.of(comm.rank), Claims(comm)
+    before = comm.traffic.messages
     result = collective(comm, x, root=root)
-    inputs.hold(comm, COPIES, inputs.of(root), x, f", root {root}")
-    _returned(comm, n, result, x)
-    sent = comm.gather_objects(comm.traffic.messages - before)
+    sent = comm.traffic.messages - before
+    inputs.hold(claims, COPIES, inputs.of(root), x, f", root {root}")
+    _returned(claims, n, result, x)
     most = (comm.size - 1).bit_length()
     law = f"a tree sends N - 1 messages in all, and no rank more than log2 N, rounded up: {most}."
     world = f"n = {n}, root {root}, messages"
-    hold(comm, law, world, comm.size - 1, sum(sent), lambda s: f"{s} in all", "see")
-    own = sent[comm.rank]
-    hold(comm, law, world, min(own, most), own, lambda s: f"{s}", "send")
+    claims.hold(law, world, min(sent, most), sent, what="send")
+    total = sum(comm.gather_objects(sent))
+    claims.hold(law, world, comm.size - 1, total, "{} in all".format, "see")
+    claims.settle()
 
 
 def reduce(
@@ -208,15 +225,17 @@ def reduce(
     root %= comm.size
     inputs = Inputs(comm.size, n, op, dtype)
     want = inputs.combined()
-    x, out = inputs.of(comm.rank), inputs.unset(n)
+    x, out, claims = inputs.of(comm.rank), inputs.unset(n), Claims(comm)
     sent = comm.traffic.messages, comm.traffic.bytes
     result = collective(comm, x, out, op=op, root=root)
-    cost(comm, sent, comm.rank != root, n * (comm.rank != root), x)
-    inputs.hold(comm, INPUT, inputs.of(comm.rank), x, ", the input")
-    _returned(comm, n, result, out if comm.rank == root else None)
-    inputs.hold(comm, ROOT, want if comm.rank == root else inputs.unset(n), out)
+    _sent(claims, sent, comm.rank != root, n * (comm.rank != root), x)
+    inputs.hold(claims, INPUT, inputs.of(comm.rank), x, ", the input")
+    _returned(claims, n, result, out if comm.rank == root else None)
+    inputs.hold(claims, ROOT, want if comm.rank == root else inputs.unset(n), out)
+    claims.settle()
     collective(comm, x, op=op, root=root)
-    inputs.hold(comm, ROOT, want if comm.rank == root else inputs.of(comm.rank), x, ", in place")
+    inputs.hold(claims, ROOT, want if comm.rank == root else inputs.of(comm.rank), x, ", in place")
+    claims.settle()
 
 
 def all_to_all(comm: Comm, collective: Any, counts: Sequence[Sequence[int]]) -> None:
