@@ -1,7 +1,7 @@
 """Lesson 00: one program on several ranks. Who is where, who owns what, and does it add up?
 
-    .venv/bin/python lessons/00_hello_ranks/demo.py                4 ranks inside one process
-    ./run launch -n 4 -- lessons/00_hello_ranks/demo.py            4 ranks, each a process
+    python lessons/00_hello_ranks/demo.py                            4 ranks in one process
+    ./run launch -n 4 -- python lessons/00_hello_ranks/demo.py       4 ranks, each a process
 
 The function `hello` is the program; every rank runs it. `--figure FILE` draws who owns what.
 """
@@ -69,13 +69,13 @@ def main():
     parser.add_argument("--n", type=int, default=N, help="how many numbers there are to add")
     parser.add_argument("--figure", metavar="FILE", type=Path, help="draw who owns what as SVG")
     args = parser.parse_args()
+    if launched():
+        hello(world(), args.n)
+        return
+    run(hello, args.n, ranks=args.ranks)
     if args.figure:
         charts.write(args.figure, figure())
-        print(f"figure: {args.figure}")
-    elif launched():
-        hello(world(), args.n)
-    else:
-        run(hello, args.n, ranks=args.ranks)
+        print(f"\nfigure: {args.figure}")
 
 
 if __name__ == "__main__":

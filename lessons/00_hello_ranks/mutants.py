@@ -15,8 +15,9 @@ MUTANTS = [
         "00.1",
         OFFSET,
         "i * small",
-        "hw-native-sys/pypto#1942: a ring all-reduce cut the array into n // N elements a rank "
-        "and never sent the rest. Right whenever N divides n, so the tests were green.",
+        "hw-native-sys/pypto#1942: a ring all-reduce cut the array into n // N elements a rank, "
+        "so that the tail would have been dropped; a review led to such sizes being refused. Right "
+        "whenever N divides n, and that is what most tests try.",
     ),
     Mutant(
         "the last rank takes the rest",

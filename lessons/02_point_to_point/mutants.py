@@ -1,4 +1,4 @@
-"""Wrong versions of the solutions, a change each, and who met it. check.py rejects them all.
+"""Wrong versions of the solutions, one changed line each, and who met it. check.py rejects them.
 
     ./run check 02 --mutant 1       shows what check.py says to the first one
 
@@ -11,36 +11,19 @@ MUTANTS = [
     Mutant(
         "send, then receive",
         "02.1",
-        """\
-    if recv is not None and source is not None:
-        requests.append(self.irecv(recv, source, tag))
-    if send is not None and to is not None:
-        requests.append(self.isend(send, to, tag))
-""",
-        """\
-    if send is not None and to is not None:
-        self.send(send, to, tag)
-    if recv is not None and source is not None:
-        self.recv(recv, source, tag)
-""",
-        "NVIDIA/nccl#1279 and firemodels/fds#1720: both sides send first. It works as long as the "
-        "library buffers the message, so for small ones, and hangs for large ones.",
-    ),
-    Mutant(
-        "receive, then send",
-        "02.1",
-        "requests.append(self.irecv(recv, source, tag))",
-        "self.recv(recv, source, tag)",
-        "Both sides want to hear first. This one hangs at every size, so it is found on the first "
-        "day; the other way round it is found by a user.",
+        "self._check_exchange(send, to, recv, tag)",
+        "self.send(send, to, tag); to = None",
+        "NVIDIA/nccl#479: two GPUs, both send first, both wait for ever. rsmpi/rsmpi#144: fine with "
+        "fewer than 100 elements, a hang with more. Mantevo/miniMD#8 found its own by reading: MPI "
+        "allows a send to wait even for 4 bytes.",
     ),
     Mutant(
         "the send is not waited for",
         "02.1",
         "self.wait_all(requests)",
         "self.wait_all(requests[:1])",
-        "The caller writes the next step's numbers into the array while the last step's are still "
-        "being sent: the other rank gets a mixture of both, now and then.",
+        "dealii/dealii#15372: sends were started and nobody waited for them, a race. In #13206 of "
+        "the same project one buffer served many sends at once; MPI happened to copy it in time.",
     ),
     Mutant(
         "the receive is not waited for",
@@ -78,24 +61,24 @@ MUTANTS = [
         "02.2",
         "recv, (r - 1) % n",
         "recv, r - 1",
-        "Left of rank 0 is no rank -1. Here it is refused in a sentence; in MPI -1 may be a "
-        "wildcard, and then a message from anybody is taken.",
+        "Left of rank 0 is no rank -1. Here it is refused in a sentence. In Open MPI -1 stands for "
+        "any source: the message is taken from whoever comes first.",
     ),
     Mutant(
         "the round trip is taken for one way",
         "02.3",
         "(now() - start) / 2",
         "(now() - start)",
-        "Twice the latency and half the bandwidth, and every prediction is off by two: factors of "
-        "two are what jax-ml/scaling-book#85 and #128 had to correct, too.",
+        "ROCm/rccl#804: a new tool reported the round trip as the latency, until a reviewer asked. "
+        "Every prediction is then off by two.",
     ),
     Mutant(
-        "both serve",
+        "the first turn counts",
         "02.3",
-        "comm.recv(y, a)\n            comm.send(y, a)",
-        "comm.send(y, a)\n            comm.recv(y, a)",
-        "NVIDIA/nccl#1279 again, and with buffers worse than a hang: the two messages cross, "
-        "and the time comes out at half of what it is.",
+        "if turn > 0:",
+        "if turn >= 0:",
+        "In the first turn memory is touched for the first time and connections are made. That is "
+        "why nccl-tests and osu_latency run a few turns before they look at the clock.",
     ),
     Mutant(
         "the longest turn counts",
@@ -111,5 +94,13 @@ MUTANTS = [
         "np.stack([np.ones(len(t)), n], axis=1), t",
         "Plain least squares looks at errors in seconds: ten percent of 64 MiB is more than all "
         "latencies together, and the latency comes out as anything, often below zero.",
+    ),
+    Mutant(
+        "the knee upside down",
+        "02.5",
+        "link.latency * link.bandwidth",
+        "link.latency / link.bandwidth",
+        "Seconds times bytes per second are bytes; seconds over bytes per second are nothing that "
+        "has a name. jax-ml/scaling-book#73 is one of many reports of units that do not fit.",
     ),
 ]
