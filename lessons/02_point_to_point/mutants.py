@@ -13,9 +13,9 @@ MUTANTS = [
         "02.1",
         "self._check_exchange(send, to, recv, tag)",
         "self.send(send, to, tag); to = None",
-        "NVIDIA/nccl#479: two GPUs, both send first, both wait for ever. rsmpi/rsmpi#144: fine with "
-        "fewer than 100 elements, a hang with more. Mantevo/miniMD#8 found its own by reading: MPI "
-        "allows a send to wait even for 4 bytes.",
+        "NVIDIA/nccl#479: two GPUs, both send first, both wait for ever. rsmpi/rsmpi#144: fine "
+        "with fewer than 100 elements, a hang with more. Mantevo/miniMD#8 found its own by "
+        "reading: MPI allows a send to wait even for 4 bytes.",
     ),
     Mutant(
         "the send is not waited for",

@@ -173,9 +173,12 @@ def _plot(axes: Any, one: Series, look: int, label: str) -> None:
 
 
 def _point_at(axes: Any, mark: Mark) -> None:
-    """Draw a ring around a place, and its text on the side that has room."""
+    """Draw a ring around a place, and its text above to the left, or else below to the right.
+
+    Lines that are marked rise to the right as a rule, so that side is free of them.
+    """
     place = axes.transAxes.inverted().transform(axes.transData.transform((mark.x, mark.y)))
-    right = place[0] < 0.72
+    right = place[0] < 0.35  # of the width; a text takes up to a third
     axes.plot([mark.x], [mark.y], marker="o", markersize=10, color=INK, fillstyle="none")
     axes.annotate(
         mark.text,

@@ -235,3 +235,9 @@ def test_code_under_the_name_of_a_file_is_from_that_file(lesson):
     text = lesson.file("README.md").read_text("utf-8")
     for name, code in re.findall(r"^`([\w./]+\.py)`:?\n+```python\n(.*?)^```", text, re.M | re.S):
         assert code in (lesson.folder / name).read_text("utf-8"), name
+
+
+def test_the_list_of_lessons_is_that_of_the_manifest():
+    text = (LESSONS[0].folder.parent / "README.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[(\d\d) (.+?)\]\((\w+)/README\.md\) \|.*\| (\d+) \|$", text, re.M)
+    assert rows == [(one.id, one.title, one.folder.name, str(one.minutes)) for one in LESSONS]
