@@ -8,7 +8,8 @@
         check(comm)
 
 A stand-in that accepts what the real transport refuses lets tests pass and programs fail
-(ai2cm/fv3gfs-wrapper#60). So each check is written once, for any number of ranks, and returns or
+(ai2cm/fv3gfs-wrapper#60); a column-major receiver got its rows transposed (numba-mpi#31), and arrays
+of one or no element with odd strides were refused (mpi4py#238). So each check is written once, for any number of ranks, and returns or
 raises on every rank. `REFUSED` is wrong use, with the words of the error: they are the same too.
 """
 

@@ -131,6 +131,7 @@ def test_the_family_over_mpi(mpirun, ranks, synchronous):
 
 @pytest.mark.mpi
 def test_sizes_beyond_32_bits_are_cut():
+    # mpi4py/mpi4py#575: counts are 32-bit integers, and beyond 2^31 bytes they turn negative.
     from minidist.comm.mpi_requests import pieces
 
     huge = np.empty(2**31 + 8, np.uint8)  # never touched, so it is no memory
