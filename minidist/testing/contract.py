@@ -8,9 +8,9 @@
         check(comm)
 
 A stand-in that accepts what the real transport refuses lets tests pass and programs fail
-(ai2cm/fv3gfs-wrapper#60); a column-major receiver got its rows transposed (numba-mpi#31), and arrays
-of one or no element with odd strides were refused (mpi4py#238). So each check is written once, for any number of ranks, and returns or
-raises on every rank. `REFUSED` is wrong use, with the words of the error: they are the same too.
+(ai2cm/fv3gfs-wrapper#60), and a transport that takes any layout may transpose (numba-mpi#31). So
+each check is written once, for any number of ranks, and returns or raises on every rank. `REFUSED`
+is wrong use, with the words of the error: they are the same too.
 """
 
 from collections.abc import Callable
