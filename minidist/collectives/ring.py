@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minidist.arrays import Array
-from minidist.collectives.buffers import check_result, flat_view, own_piece, pieces
+from minidist.collectives.buffers import check_apart, check_result, flat_view, own_piece, pieces
 from minidist.collectives.steps import Collective, Exchange, Steps
 from minidist.comm.checks import check_writable
 from minidist.ops.reduce import combine
@@ -108,6 +108,7 @@ def all_gather(
     if out is not None:
         mine = flat_view(comm, x)
         check_result(comm, piece(r), mine)
+        check_apart(comm, flat, mine)
         piece(r)[...] = mine
     for s in range(n - 1):
         yield Exchange(comm, piece(r - s), (r + 1) % n, piece(r - 1 - s), (r - 1) % n)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from minidist.arrays import Array
-from minidist.collectives.buffers import check_result, flat_view, pieces
+from minidist.collectives.buffers import check_apart, check_result, flat_view, pieces
 from minidist.collectives.steps import Collective, Exchange, Steps
 from minidist.comm.checks import check_peer, check_writable
 
@@ -38,6 +38,7 @@ def gather(
     check_writable(whole, comm, "result")
     piece = pieces(comm, whole, offsets)
     check_result(comm, piece(root), mine)
+    check_apart(comm, whole, mine)
     piece(root)[...] = mine
     for source in range(comm.size):
         if source != root:
@@ -64,8 +65,10 @@ def scatter(
     if comm.rank != root:
         yield Exchange(comm, recv=mine, source=root)
         return out
-    piece = pieces(comm, flat_view(comm, x), offsets)
+    whole = flat_view(comm, x)
+    piece = pieces(comm, whole, offsets)
     check_result(comm, mine, piece(root))
+    check_apart(comm, mine, whole)
     mine[...] = piece(root)
     for to in range(comm.size):
         if to != root:

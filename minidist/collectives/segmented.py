@@ -51,8 +51,8 @@ def reduce_scatter(
     """
     flat = flat_view(comm, x)
     piece = pieces(comm, flat, offsets)
-    if segment < 1:
-        raise ConfigError(f"{comm.at('segment')}: {segment} bytes; needs at least 1")
+    if not isinstance(segment, int) or segment < 1:
+        raise ConfigError(f"{comm.at('segment')}: {segment!r} bytes; needs an integer from 1 up")
     own = own_piece(comm, flat, piece, out, op)
     n, r = comm.size, comm.rank
     longest = max(piece(i).size for i in range(n)) if n > 1 else 0

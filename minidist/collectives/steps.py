@@ -53,6 +53,9 @@ class Exchange(NamedTuple):
         return requests
 
 
+EQUAL = {"op": "sum", "root": 0}
+"""Arguments that must be equal on all ranks, and their defaults, which are not worth a word."""
+
 Steps: TypeAlias = Generator[Exchange, None, Any]
 
 
@@ -112,7 +115,9 @@ class Collective:
         self.steps = self.__wrapped__ = steps
         self.__name__, self.__doc__ = steps.__name__, steps.__doc__
         names = list(inspect.signature(steps).parameters)[1:]  # without the communicator
-        self._op = names.index("op") if "op" in names else None
+        self._equal = {name: names.index(name) for name in EQUAL if name in names}
+        package, _, module = steps.__module__.rpartition(".")
+        self._algorithm = module if package and module != steps.__name__ else ""
 
     def __call__(self, comm: Comm, *args: Any, label: str = "", **options: Any) -> Any:
         """Drive the body to its end and return its result. All ranks of ``comm`` call it."""
@@ -146,12 +151,14 @@ class Collective:
         return steps
 
     def _channel(self, comm: Comm, label: str, args: Sequence[Any], options: Any) -> Comm:
-        """Take a channel whose label also tells the reduction, unless it is a sum.
+        """Take a channel whose label also tells the algorithm, and what must be equal on all ranks.
 
-        So ranks that come with another one are found out like ranks in another operation.
+        So ranks that come with another reduction or root, or with a tree where others come with a
+        ring, are found out like ranks in another operation.
         """
-        if self._op is None:
-            return comm.channel(self.__name__, label)
-        op = args[self._op] if len(args) > self._op else options.get("op", "sum")
-        named = [label] if label else []
-        return comm.channel(self.__name__, ", ".join(named if op == "sum" else [*named, str(op)]))
+        named = [self._algorithm, label]
+        for name, place in self._equal.items():
+            value = args[place] if len(args) > place else options.get(name, EQUAL[name])
+            if value != EQUAL[name]:
+                named.append(f"{name} {value}")
+        return comm.channel(self.__name__, ", ".join(filter(None, named)))

@@ -15,10 +15,10 @@ one after the other: right for small arrays, where latency is all, and wasteful 
 from typing import Any
 
 from minidist.arrays import Array
-from minidist.collectives.buffers import check_result, flat_view
+from minidist.collectives.buffers import check_reduction, check_result, flat_view
 from minidist.collectives.steps import Collective, Exchange, Steps
 from minidist.comm.checks import check_peer, check_writable
-from minidist.ops.reduce import check_op, combine
+from minidist.ops.reduce import combine
 
 
 @Collective
@@ -52,7 +52,7 @@ def reduce(comm: Any, x: Array, out: Array | None = None, op: str = "sum", root:
     """
     check_peer(root, comm, "root")
     mine = flat_view(comm, x)
-    check_op(op, mine.dtype)
+    check_reduction(comm, op, mine)
     parent, children = family(comm, root)
     place = mine
     if parent is None and out is not None:

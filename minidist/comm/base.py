@@ -94,7 +94,7 @@ class Comm(ABC):
 
     @property
     def where(self) -> str:
-        """The operation and the group, for messages to people: 'all_reduce #3 of world'."""
+        """The operation and the group, for messages to people: 'all_reduce #3 (ring) of world'."""
         call = f"{self.op} #{self.number}" if self.number else self.op
         return f"{call}{f' ({self.label})' if self.label else ''} of {self.name}"
 

@@ -7,6 +7,8 @@ it was, all without a word (mpi4py/mpi4py#238, NVIDIA/nccl#1417). Here they are 
 
 from typing import Protocol
 
+import numpy as np
+
 from minidist.arrays import Array, namespace
 from minidist.errors import ArrayError, RankError
 
@@ -25,7 +27,8 @@ class Caller(Protocol):
 
 def check_array(x: Array, caller: Caller, action: str) -> None:
     """Raise ArrayError unless ``x`` is a C-contiguous array of numbers in native byte order."""
-    if not (hasattr(x, "dtype") and hasattr(x, "flags") and hasattr(x, "nbytes")):
+    like_an_array = all(hasattr(x, name) for name in ("dtype", "flags", "nbytes"))
+    if not like_an_array or isinstance(x, np.generic):  # which cannot be written into
         raise ArrayError(
             f"{caller.at(action)}: needs an array, got {type(x).__name__}; wrap it with np.array"
         )

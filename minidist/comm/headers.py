@@ -1,7 +1,7 @@
 """Debug mode over MPI: what a message is, said in a message ahead of it.
 
-    sender      header  "10 x float32 in all_reduce #3 (unit 2)"   payload
-    receiver    header  "10 x float32 in all_reduce #3 (unit 2)"   the same: receives the payload
+    sender      header  "10 x float32 in all_reduce #3 (ring, unit 2)"   payload
+    receiver    header  "10 x float32 in all_reduce #3 (ring, unit 2)"   the same: receives the payload
                          8 x float32 ...                           another: MismatchError
 
 Without headers, two calls of equal size that ranks make in another order are added up with each

@@ -4,7 +4,7 @@ A deadlock over MPI is a program that does nothing, without a word. In-process r
 once (`minidist.comm.scheduler`); between processes nobody sees the whole. So each rank has a thread
 that looks on, and a rank that has waited for longer than the limit says for whom:
 
-    rank 0 has waited 60 s: receive from rank 1, tag 0, in all_reduce #3 of world
+    rank 0 has waited 60 s: receive from rank 1, tag 0, in all_reduce #3 (ring) of world
     rank 1 has waited 60 s: barrier of world
 
 Read together, the lines of all ranks are the knot. They come again after twice the time, four

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from minidist.arrays import Array, namespace
 from minidist.errors import ConfigError
 
@@ -13,12 +15,14 @@ HALF = ("float16", "bfloat16")
 
 def check_op(op: str, dtype: Any) -> None:
     """Raise ConfigError unless ``op`` is a reduction of this dtype."""
-    if op not in OPS:
+    if not isinstance(op, str) or op not in OPS:
         raise ConfigError(f"unknown reduction {op!r}; choose one of {', '.join(OPS)}")
     if op == "sum" and dtype.kind == "b":
         raise ConfigError(
             "a sum of bool is no number; take max (any), min (all), or int64 to count"
         )
+    if dtype.kind in "SUO" or dtype.type is np.void or (op == "sum" and dtype.kind == "M"):
+        raise ConfigError(f"there is no {op} of {dtype}; reduce arrays of numbers")
 
 
 def combine(op: str, a: Array, b: Array, out: Array) -> None:

@@ -22,7 +22,7 @@ from minidist.collectives import (
     tree,
 )
 from minidist.comm import Link, by_node, run
-from minidist.errors import ArrayError, ConfigError, RankError
+from minidist.errors import ArrayError, ConfigError, MismatchError, RankError
 from minidist.testing import laws
 
 RANKS = range(1, 9)
@@ -239,12 +239,23 @@ def test_many_ranks_without_ranks():
         (lambda c: server.all_reduce(c, np.zeros(2), np.zeros(3)), ArrayError, "make both equal"),
         (lambda c: halving.all_reduce(c, np.zeros((2, 2)).T[:1]), ArrayError, "not C-contiguous"),
         (lambda c: tree.all_reduce(c, np.zeros(2), np.zeros(3)), ArrayError, "make both equal"),
-        (lambda c: segmented.all_reduce(c, np.zeros(2), segment=0), ConfigError, "at least 1"),
+        (lambda c: segmented.all_reduce(c, np.zeros(2), segment=0), ConfigError, "from 1 up"),
         (lambda c: ring.shift(c, np.zeros(2), np.zeros(3)), ArrayError, "make both equal"),
         (lambda c: all_to_all(c, np.zeros(3), np.zeros(6)), ArrayError, "its own piece is"),
         (lambda c: all_to_all(c, *[np.zeros(6)] * 2), ArrayError, "share memory"),
         (lambda c: rooted.scatter(c, np.zeros(3), np.zeros(1), root=-1), RankError, "no rank -1"),
         (lambda c: hierarchical.nodes(c, ["a"]), ConfigError, "1 hosts for 3 ranks"),
+        (lambda c: tree.broadcast(c, np.float32(2)), ArrayError, "needs an array, got float32"),
+        (lambda c: ring.all_reduce(c, np.zeros(2), [0.0, 0.0]), ArrayError, "got list"),
+        (lambda c: ring.all_reduce(c, [1.0], np.zeros(1)), ArrayError, "got list"),
+        (lambda c: server.all_reduce(c, np.zeros(2), op=["sum"]), ConfigError, "rank ., reduction"),
+        (lambda c: ring.all_reduce(c, np.zeros(2, "M8[s]")), ConfigError, "no sum of datetime64"),
+        (lambda c: tree.all_reduce(c, np.zeros(2, "S3"), op="max"), ConfigError, "no max of"),
+        (lambda c: tree.all_reduce(c, np.zeros(2, "i4,f4")), ConfigError, "arrays of numbers"),
+        (lambda c: ring.all_gather(c, np.zeros(3), offsets=[0, 1.5, 2, 3]), ConfigError, "integer"),
+        (lambda c: ring.all_gather(c, np.zeros(3), offsets=3), ConfigError, "no list of integers"),
+        (lambda c: ring.all_gather(c, np.zeros(3), offsets=[]), ConfigError, "need 4 rising"),
+        (lambda c: segmented.all_reduce(c, np.zeros(2), segment="a"), ConfigError, "an integer"),
     ],
 )
 def test_wrong_arguments_are_refused_before_anything_is_sent(call, error, words):
@@ -254,3 +265,49 @@ def test_wrong_arguments_are_refused_before_anything_is_sent(call, error, words)
         assert comm.traffic.messages == 0
 
     run(program, ranks=3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c, x, piece: ring.reduce_scatter(c, x, piece),
+        lambda c, x, piece: segmented.reduce_scatter(c, x, piece),
+        lambda c, x, piece: ring.all_gather(c, piece, x),
+        lambda c, x, piece: rooted.gather(c, piece, x, root=c.rank),
+        lambda c, x, piece: rooted.scatter(c, x, piece, root=c.rank),
+    ],
+)
+@pytest.mark.parametrize("which", [0, 1], ids=["its own piece", "another piece"])
+def test_a_result_over_any_piece_of_the_input_is_refused(call, which):
+    """Another rank's piece would be overwritten before it has been sent."""
+
+    def program(comm):
+        x = np.arange(6.0)
+        place = (comm.rank + which) % 3
+        with pytest.raises(ArrayError, match="shares memory with the input"):
+            call(comm, x, x[2 * place : 2 * place + 2])
+        np.testing.assert_array_equal(x, np.arange(6.0))
+
+    run(program, ranks=3)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("others", [tree.all_reduce, server.all_reduce, halving.all_reduce])
+def test_another_algorithm_is_found(ranks, others):
+    """A tree and a doubling on two ranks send messages of one size, and neither is the sum."""
+
+    def program(comm):
+        (doubling.all_reduce if comm.rank == 0 else others)(comm, np.ones(1))
+
+    with pytest.raises(MismatchError, match=r"#1 \((doubling|tree|server|halving)\)"):
+        run(program, ranks=ranks)
+
+
+def test_another_root_is_found():
+    """Rank 2 is the parent of rank 3 in the tree of either root, so every message is received."""
+
+    def program(comm):
+        tree.broadcast(comm, np.ones(1), root=2 if comm.rank == 3 else 0)
+
+    with pytest.raises(MismatchError, match=r"#1 \(tree, root 2\)"):
+        run(program, ranks=4)

@@ -23,7 +23,7 @@ def fast_and_slow(cases, fast):
 HEAD = """
 import os, signal, sys, threading
 import numpy as np
-from minidist.collectives import ring
+from minidist.collectives import ring, tree
 from minidist.comm import world
 
 comm = world()
@@ -93,30 +93,34 @@ MISMATCHES = {
     "another size": (
         "ring.all_reduce(comm, np.ones(10 if comm.rank == 0 else 8))",
         [
-            "rank 1 waits for 2 x float64 in all_reduce #2, but rank 0 has sent 3 x float64 in",
-            "rank 0 waits for 4 x float64 in all_reduce #2, but rank 2 has sent 3 x float64 in",
+            "rank 1 waits for 2 x float64 in all_reduce #2 (ring), but rank 0 has sent 3 x float64",
+            "rank 0 waits for 4 x float64 in all_reduce #2 (ring), but rank 2 has sent 3 x float64",
         ],
     ),
     "two in another order": (
         "for name in 'ab' if comm.rank < 2 else 'ba': ring.all_reduce(comm, x[:6], label=name)",
         [
-            "#2 (a), but rank 2 has sent 2 x float64 in all_reduce #2 (b)",
-            "#2 (b), but rank 1 has sent 2 x float64 in all_reduce #2 (a)",
+            "#2 (ring, a), but rank 2 has sent 2 x float64 in all_reduce #2 (ring, b)",
+            "#2 (ring, b), but rank 1 has sent 2 x float64 in all_reduce #2 (ring, a)",
         ],
     ),
     "another dtype": (
         "ring.all_reduce(comm, np.ones(6, 'f4' if comm.rank == 0 else 'f8'))",
         [
-            "2 x float64 in all_reduce #2, but rank 0 has sent 2 x float32 in all_reduce #2",
-            "2 x float32 in all_reduce #2, but rank 2 has sent 2 x float64 in all_reduce #2",
+            "2 x float64 in all_reduce #2 (ring), but rank 0 has sent 2 x float32 in",
+            "2 x float32 in all_reduce #2 (ring), but rank 2 has sent 2 x float64 in",
         ],
     ),
     "one is skipped": (
         "for name in 'ab' if comm.rank != 1 else 'b': ring.all_reduce(comm, x[:6], label=name)",
         [
-            "#2 (a), but rank 1 has sent 2 x float64 in all_reduce #2 (b)",
-            "#2 (b), but rank 0 has sent 2 x float64 in all_reduce #2 (a)",
+            "#2 (ring, a), but rank 1 has sent 2 x float64 in all_reduce #2 (ring, b)",
+            "#2 (ring, b), but rank 0 has sent 2 x float64 in all_reduce #2 (ring, a)",
         ],
+    ),
+    "another algorithm": (
+        "(tree if comm.rank else ring).all_reduce(comm, x[:1])",
+        ["#2 (ring), but rank 2 has sent", "#2 (tree), but rank 0 has sent"],
     ),
     "another control operation": (
         "comm.barrier() if comm.rank else comm.gather_objects(0)",
@@ -154,7 +158,7 @@ HANGS = {
     "a skipped collective": (
         "for name in 'ab': comm.rank or ring.all_reduce(comm, x, label=name)",
         {},
-        ["rank 0 has waited ", "receive from rank 1, tag 0, in all_reduce #2 (a) of world"],
+        ["rank 0 has waited ", "receive from rank 1, tag 0, in all_reduce #2 (ring, a) of world"],
     ),
 }
 

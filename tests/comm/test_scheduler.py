@@ -66,7 +66,7 @@ def test_a_deadlock_names_who_waits_for_whom_operation_and_tag():
         run(program, ranks=4)
     text = str(failure.value)
     assert "rank 0 waits: receive from rank 1, tag 7, in point to point of world" in text
-    assert "rank 1 waits: receive from rank 0, tag 0, in all_reduce #2 of world" in text
+    assert "rank 1 waits: receive from rank 0, tag 0, in all_reduce #2 (ring) of world" in text
     assert "rank 2 waits: barrier of world, which ranks 0, 1, 3 have not entered" in text
     assert "rank 3 has finished" in text
 
@@ -78,7 +78,9 @@ def test_a_rank_that_skips_a_collective_is_found():
             if (comm.rank, bucket) != (1, 1):
                 ring.all_reduce(comm, np.zeros(4), label=f"bucket {bucket}")
 
-    with pytest.raises(MismatchError, match=r"all_reduce #2 \(bucket [12]\) .*\(bucket [12]\)"):
+    with pytest.raises(
+        MismatchError, match=r"all_reduce #2 \(ring, bucket [12]\) .*\(ring, bucket [12]\)"
+    ):
         run(program, ranks=3)
 
 
@@ -176,7 +178,7 @@ def test_another_reduction_is_found(op):
     def program(comm):
         ring.all_reduce(comm, np.zeros(3), op=op if comm.rank == 0 else "sum")
 
-    with pytest.raises(MismatchError, match=rf"all_reduce #1 \({op}\)"):
+    with pytest.raises(MismatchError, match=rf"all_reduce #1 \(ring, op {op}\)"):
         run(program, ranks=3)
 
 
