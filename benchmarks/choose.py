@@ -30,7 +30,7 @@ if __name__ == "__main__" and not {"--untuned", "--nodes"} & set(sys.argv):
 import numpy as np
 from measuring import Setting
 from problems import KINDS, Call, Problem
-from table import Parser, at_least, circumstances, fit, number, sizes, write_json
+from table import Parser, at_least, circumstances, fit, json_file, number, sizes, write_json
 
 from minidist.arrays import Array
 from minidist.collectives.choose import FLAT, Choice, Network, choose, surroundings, two_levels
@@ -71,13 +71,16 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--inside", type=link, default=DEFAULT.links["node"], metavar="S,B/S")
     parser.add_argument("--across", type=link, default=DEFAULT.links["network"], metavar="S,B/S")
     parser.add_argument("--untuned", action="store_true", help="leave the allocator as it is")
-    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--json", metavar="FILE", type=json_file)
     return parser.parse_args(words)
 
 
 def ranks_of(text: str) -> list[int]:
     """Read how many ranks each node has."""
-    return [at_least(1)(word) for word in text.split(",")]
+    ranks = [at_least(1)(word) for word in text.split(",")]
+    if sum(ranks) > 256:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than 256 ranks for one process")
+    return ranks
 
 
 def link(text: str) -> Link:
@@ -86,7 +89,7 @@ def link(text: str) -> Link:
         latency, bandwidth = (float(word) for word in text.split(","))
     except ValueError:
         latency = bandwidth = math.nan
-    if not (0 <= latency < math.inf and 0 < bandwidth < math.inf):
+    if not (0 <= latency < 1e6 and 1e-3 < bandwidth < 1e18):
         raise argparse.ArgumentTypeError(f"{text!r} is no link: give seconds,bytes/s as 1e-6,5e9")
     return Link(latency, bandwidth)
 

@@ -37,6 +37,7 @@ from table import (
     at_least,
     circumstances,
     header,
+    json_file,
     line,
     number,
     quotients,
@@ -84,7 +85,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument("--share-devices", action="store_true")
     parser.add_argument("--untuned", action="store_true", help="leave the allocator as it is")
-    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--json", metavar="FILE", type=json_file)
     args = parser.parse_args(words)
     args.collectives = list(dict.fromkeys(args.collectives)) or ["all_reduce"]
     if "all" in args.collectives:

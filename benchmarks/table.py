@@ -28,6 +28,7 @@ from timing import Times
 
 import minidist
 from minidist.errors import ConfigError
+from minidist.files import replace_file
 
 HEADER = """\
 #{space:56}{out:^36}{inplace:^36}
@@ -163,6 +164,9 @@ def sizes(first: int, last: int, factor: int) -> list[int]:
     """Return first, first x factor, ... up to last."""
     if first > last:
         raise ConfigError(f"-b {first} -e {last}: the smallest size is beyond the largest")
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 4 * last > memory:
+        raise ConfigError(f"-e {last}: four such arrays do not fit into {memory} bytes of memory")
     found = [first]
     while found[-1] * factor <= last:
         found.append(found[-1] * factor)
@@ -200,7 +204,15 @@ def _cpu() -> str:
         return platform.processor()
 
 
+def json_file(text: str) -> str:
+    """Read the name of a file that can be written: said before hours of measuring, not after."""
+    path = Path(text)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"cannot write {text!r}: give a file in a folder of yours")
+    return text
+
+
 def write_json(path: str, about: dict[str, Any], rows: list[Any]) -> None:
     """Write one JSON object: the circumstances and all rows. Plots read this, never the text."""
     whole = {**about, "rows": [asdict(row) for row in rows]}
-    Path(path).write_text(json.dumps(whole, indent=1) + "\n", "utf-8")
+    replace_file(Path(path), (json.dumps(whole, indent=1) + "\n").encode())

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 from layer_kinds import average, lines, time_kinds
-from table import circumstances, write_json
+from table import circumstances, json_file, write_json
 from timing import ALLOCATOR, Times, Variant, restart_with, rounds, speed, summary
 
 from minidist.comm import Comm, run, world
@@ -61,7 +61,7 @@ def arguments(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--device", choices=("auto", "cpu", "cuda"), default="cpu")
     parser.add_argument("--share-devices", action="store_true")
     parser.add_argument("--untuned", action="store_true", help="leave the allocator as it is")
-    parser.add_argument("--json", metavar="FILE")
+    parser.add_argument("--json", metavar="FILE", type=json_file)
     add_flags(parser, TrainConfig)
     return parser.parse_args(words)
 

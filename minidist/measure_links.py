@@ -11,6 +11,7 @@ the latency counts, rising in proportion to the size where the bandwidth does, a
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -20,6 +21,7 @@ from minidist import processes
 from minidist.comm import Comm
 from minidist.comm.detect import launched
 from minidist.errors import ConfigError, MinidistError
+from minidist.files import replace_file
 from minidist.network import LEVELS, place
 from minidist.network.levels import Place
 from minidist.network.report import Report, draw, keep, show
@@ -65,6 +67,9 @@ def check(args: argparse.Namespace) -> list[int]:
             f"-b {args.b} -e {args.e} -f {args.f}: a line needs two sizes or more, so a factor "
             "from 2 up and an end at least so many times the beginning"
         )
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if 4 * args.e > memory:
+        raise ConfigError(f"-e {args.e}: four such arrays do not fit into {memory} bytes of memory")
     sizes = [args.b]
     while sizes[-1] * args.f <= args.e:
         sizes.append(sizes[-1] * args.f)
@@ -91,16 +96,24 @@ def finish(report: Report, args: argparse.Namespace) -> int:
     if not report.tables:
         return 1
     try:
-        if args.json:
-            write(Path(args.json), json.dumps(report.as_json(), indent=1))
-        if args.figure:
-            write(Path(args.figure), draw(report))
         if not args.dry_run:
             print(f"kept in {keep(report)}, where `choose` looks", flush=True)
+        if args.json:
+            write_json(Path(args.json), report)
+        if args.figure:
+            write(Path(args.figure), draw(report))
     except MinidistError as error:  # among ranks, too, this is one sentence and no traceback
         print(f"minidist measure-links: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def write_json(path: Path, report: Report) -> None:
+    """Put the times into a file, whole or not at all."""
+    try:
+        replace_file(path, json.dumps(report.as_json(), indent=1).encode())
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}") from error
 
 
 # --- where the times come from --------------------------------------------------------------------

@@ -6,6 +6,7 @@ A test is never started by `mpirun` itself: one rank that fails its assertion wo
 others waiting in the next collective. The test starts the ranks, waits, and reads what they print.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -58,12 +59,18 @@ def _end(process: Process) -> tuple[str, str]:
     SIGTERM goes to the whole group, so that `mpirun` ends its ranks (which are in groups of their
     own); what is left after five seconds is killed.
     """
-    os.killpg(process.pid, signal.SIGTERM)
+    _signal(process, signal.SIGTERM)
     try:
         return process.communicate(timeout=5)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
+        _signal(process, signal.SIGKILL)
         return process.communicate()
+
+
+def _signal(process: Process, number: int) -> None:
+    """Send a signal to the group of `process`, all of which may have ended meanwhile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 def mpirun(

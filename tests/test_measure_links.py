@@ -195,7 +195,20 @@ def test_a_file_that_cannot_be_written_is_one_sentence(steady, flag, tmp_path, c
     assert "latency" in out, "what was measured is shown all the same"
     assert err.count("\n") == 1
     assert err.startswith("minidist measure-links: cannot write")
-    assert not cache.exists()
+    assert cache.exists(), "and kept"
+
+
+def test_messages_beyond_the_memory_are_refused_before_anything_is_measured():
+    args = cli.parse("measure-links", ["-e", "100000G"])
+    with pytest.raises(ConfigError, match="do not fit into"):
+        measure_links.check(args)
+
+
+def test_ranks_that_have_ended_already_need_no_end(tmp_path):
+    """Ctrl-C goes to all; those who were quicker to end are not there any more."""
+    done = processes.start([sys.executable, "-c", "print('bye')"], tmp_path)
+    done.wait(30)
+    assert processes._end(done) == ("bye\n", "")
 
 
 def test_a_cache_that_cannot_be_written_is_one_sentence(steady, tmp_path, monkeypatch, capsys):

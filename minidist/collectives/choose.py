@@ -7,6 +7,7 @@ MPI libraries and NCCL choose in the same way, by tables or by a cost model like
 has one latency and one bandwidth for each kind of link; Hu et al., 2025, "Demystifying NCCL").
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ from minidist.collectives.costs import Cost
 from minidist.collectives.folding import split_ranks
 from minidist.collectives.steps import Collective
 from minidist.comm import Comm, Link
+from minidist.comm.links import check_link
 from minidist.errors import ConfigError
 from minidist.network import DEFAULT, Measured, load, place
 
@@ -33,6 +35,12 @@ class Network:
     inside: Link
     across: Link
     add: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_link(self.inside)
+        check_link(self.across)
+        if not 0 <= self.add < math.inf:
+            raise ConfigError(f"adding takes {self.add} s a byte; must be 0 or more")
 
     @property
     def sizes(self) -> list[int]:
@@ -81,8 +89,8 @@ def choose(nbytes: int, comm: Comm, network: Network | None = None) -> Choice:
     and `DEFAULT` links where nothing has been. The first call on a group, and only that, exchanges
     control messages.
     """
-    if nbytes < 0:
-        raise ConfigError(f"{comm.at('choose')}: {nbytes} bytes")
+    if not hasattr(nbytes, "__index__") or not 0 <= nbytes < 1 << 63:
+        raise ConfigError(f"{comm.at('choose')}: {nbytes!r} is no number of bytes")
     network = network or surroundings(comm)
     if len(network.hosts) != comm.size:
         raise ConfigError(f"{comm.at('choose')}: {len(network.hosts)} hosts, {comm.size} ranks")

@@ -1,8 +1,8 @@
 """Debug mode over MPI: what a message is, said in a message ahead of it.
 
-    sender      header  "10 x float32 in all_reduce #3 (ring, unit 2)"   payload
-    receiver    header  "10 x float32 in all_reduce #3 (ring, unit 2)"   the same: receives the payload
-                         8 x float32 ...                           another: MismatchError
+    sender      header  "10 x float32 in all_reduce #3 (ring)"   payload
+    receiver    header  "10 x float32 in all_reduce #3 (ring)"   the same: receives the payload
+                         8 x float32 ...                         another: MismatchError
 
 Without headers, two calls of equal size that ranks make in another order are added up with each
 other, and a float64 lands in two float32, without a word (horovod/horovod#100, NVIDIA/nccl#1417).

@@ -9,6 +9,7 @@ ranks of a node share. `run(..., links=links)` takes a `Link` for all pairs, or 
 ``links(a, b) -> Link`` of two world ranks.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -23,6 +24,13 @@ class Link(NamedTuple):
     name: str | None = None
 
 
+def check_link(link: Link) -> Link:
+    """Return the link. Raises ConfigError unless its numbers are those of a link."""
+    if not (0 <= link.latency < math.inf and link.bandwidth > 0):  # nan is neither
+        raise ConfigError(f"{link}: a link needs latency >= 0 s and bandwidth > 0 bytes/s")
+    return link
+
+
 Links: TypeAlias = Callable[[int, int], Link]
 
 
@@ -30,9 +38,7 @@ def as_links(links: "Link | tuple[float, float] | Links | None") -> Links | None
     """Return a function of two ranks from a single link for all pairs, or from a function."""
     if links is None or callable(links):
         return links
-    same = Link(*links)
-    if same.latency < 0 or same.bandwidth <= 0:
-        raise ConfigError(f"{same}: a link needs latency >= 0 s and bandwidth > 0 bytes/s")
+    same = check_link(Link(*links))
     return lambda a, b: same
 
 

@@ -35,17 +35,19 @@ def fit(nbytes: Sequence[float], seconds: Sequence[float]) -> Link:
     n, t = np.asarray(nbytes, float), np.asarray(seconds, float)
     if n.ndim != 1 or n.shape != t.shape or len(set(n.tolist())) < 2:
         raise ConfigError(f"fit: {n.size} sizes, {t.size} times: give two different sizes or more")
-    if not (np.all(np.isfinite(n)) and np.all(n >= 0)):
-        raise ConfigError(f"fit: a message of {n.min()} bytes: sizes are 0 or more, and finite")
-    if not (np.all(np.isfinite(t)) and np.all(t > 0)):
-        raise ConfigError(f"fit: {t.min()} s: a time is above 0; does this clock stand still?")
+    for value in n[~((n >= 0) & (n < np.inf))]:
+        raise ConfigError(f"fit: a message of {value} bytes: sizes are 0 or more, and finite")
+    for value in t[~((t > 0) & (t < np.inf))]:
+        raise ConfigError(
+            f"fit: {value} s: times are above 0, and finite; does this clock stand still?"
+        )
 
     # latency * (1 / t)  +  seconds_per_byte * (n / t)  =  1        one equation for each message
     equations, ones = np.stack([1 / t, n / t], axis=1), np.ones(len(t))
     latency, per_byte = np.linalg.lstsq(equations, ones)[0]
     if latency < 0:  # the nearest line that a link can have goes through zero
         latency, per_byte = 0.0, np.sum(n / t) / np.sum((n / t) ** 2)
-    if per_byte <= 0:
+    if per_byte * n.max() <= 1e-9 * t.max():  # below that, what is left is rounding
         raise ConfigError(
             f"fit: messages of {n.max():.0f} bytes take no longer than those of {n.min():.0f}: "
             "bandwidth shows only beyond the knee, so measure larger ones too"

@@ -38,6 +38,8 @@ class Measured:
             fine = all(isinstance(v, (int, float)) and math.isfinite(v) for v in numbers)
             if name not in LEVELS or not fine or link.latency < 0 or link.bandwidth <= 0:
                 raise ConfigError(f"{name}: {link} is no measured link of {', '.join(LEVELS)}")
+        if not isinstance(self.about, Mapping):
+            raise ConfigError(f"{self.about!r} does not say about what")
         if not (isinstance(self.add, (int, float)) and math.isfinite(self.add) and self.add >= 0):
             raise ConfigError(f"adding takes {self.add!r} s a byte; must be 0 or more")
 
@@ -110,7 +112,19 @@ def load() -> Measured | None:
         return Measured(links, found["add"], found["about"])
     except FileNotFoundError:
         return None
-    except (OSError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise DataError(
+            f"cannot read the links in {path}: {error.strerror}; set MINIDIST_CACHE to a folder "
+            "that can be read and written"
+        ) from error
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RecursionError,
+        TypeError,
+        ValueError,
+    ) as error:
         raise DataError(
             f"{path} does not hold measured links ({error!r}): run minidist measure-links, which "
             "writes it anew, or delete it"

@@ -88,6 +88,8 @@ def lines(
     in the legend once. Raises ConfigError for a value that is not finite, or not above zero on a
     log axis, and if there is nothing to draw, or no matplotlib.
     """
+    if not any(len(one.x) for one in series):
+        raise ConfigError(f"chart: there is nothing to draw in '{title}'")
     for one in series:
         if len(one.x) != len(one.y):
             raise ConfigError(
@@ -95,6 +97,9 @@ def lines(
             )
         _check(one.label, one.x, x)
         _check(one.label, one.y, y)
+    for mark in marks:
+        _check(mark.text, [mark.x], x)
+        _check(mark.text, [mark.y], y)
     labels = list(dict.fromkeys(one.label for one in series))
     _check_number(labels)
 
@@ -127,6 +132,8 @@ def bars(
     ``values[label][i]`` belongs to ``groups[i]``. Raises as `lines` does.
     """
     _check_number(list(values))
+    if not groups:
+        raise ConfigError(f"chart: there is nothing to draw in '{title}'")
     for label, heights in values.items():
         if len(heights) != len(groups):
             raise ConfigError(f"chart: {label} has {len(heights)} bars for {len(groups)} groups")
@@ -203,6 +210,9 @@ def _check(label: str, values: Sequence[float], axis: Axis) -> None:
 def _check_number(labels: Sequence[str]) -> None:
     if not 0 < len(labels) <= len(COLOURS):
         raise ConfigError(f"chart: {len(labels)} labels; 1 to {len(COLOURS)} can be told apart")
+    for label in labels:
+        if label.startswith("_"):  # which matplotlib leaves out of its legend
+            raise ConfigError(f"chart: a label does not begin with an underscore: {label!r}")
 
 
 def _scale(axes: Any, side: str, axis: Axis, values: Sequence[float]) -> None:

@@ -173,12 +173,27 @@ def test_levels_go_by_node_and_process():
 
 def test_wrong_use_is_refused():
     def program(comm):
-        with pytest.raises(ConfigError, match="-1 bytes"):
-            choose(-1, comm)
+        for nbytes in (-1, 1.5, float("nan"), 10**400):
+            with pytest.raises(ConfigError, match="is no number of bytes"):
+                choose(nbytes, comm)
         with pytest.raises(ConfigError, match="2 hosts, 3 ranks"):
             choose(8, comm, Network([0, 0], LINK, LINK))
 
     run(program, ranks=3)
+
+
+@pytest.mark.parametrize("wrong", [Link(-1.0), Link(np.nan), Link(np.inf), Link(1.0, 0.0),
+                                   Link(1.0, -1.0), Link(1.0, np.nan)])  # fmt: skip
+def test_what_no_link_can_be_is_refused(wrong):
+    for links in ((wrong, LINK), (LINK, wrong)):
+        with pytest.raises(ConfigError, match="a link needs latency"):
+            Network([0, 0], *links)
+
+
+@pytest.mark.parametrize("add", [-1.0, np.nan, np.inf])
+def test_what_adding_cannot_take_is_refused(add):
+    with pytest.raises(ConfigError, match="s a byte; must be 0 or more"):
+        Network([0, 0], LINK, LINK, add)
 
 
 def test_a_damaged_cache_is_one_sentence():

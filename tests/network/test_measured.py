@@ -107,6 +107,9 @@ GOOD = json.dumps({"links": {"node": {"latency": 1, "bandwidth": 2}}, "add": 0, 
         GOOD.replace('"add": 0', '"add": null'),
         GOOD.replace('"add": 0', '"add": -1'),
         GOOD.replace('"links": {', '"links": 3, "other": {'),
+        GOOD.replace('"about": {}', '"about": null'),
+        GOOD.replace('"about": {}', '"about": [1]'),
+        "[" * 100_000,
     ],
 )
 def test_a_broken_file_is_one_error_with_a_remedy(text, cache):
@@ -126,7 +129,14 @@ def test_bytes_that_are_no_text_and_a_folder_in_its_place(cache):
         load()
     path.unlink()
     path.mkdir()
-    with pytest.raises(DataError, match="does not hold"):
+    with pytest.raises(DataError, match="Is a directory; set MINIDIST_CACHE"):
+        load()
+
+
+def test_a_file_where_the_folder_should_be(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MINIDIST_CACHE", str(tmp_path / "file"))
+    with pytest.raises(DataError, match="Not a directory; set MINIDIST_CACHE to a folder"):
         load()
 
 

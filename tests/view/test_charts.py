@@ -106,7 +106,27 @@ def test_another_value_is_another_picture():
     [
         (lambda: picture((0.0, 1.0, 2.0)), "node has 0.0 on the log axis 'time'"),
         (lambda: picture((1.0, float("nan"), 2.0)), "has nan"),
-        (lambda: charts.lines([], x=SIZE, y=TIME, title="", words=""), "0 labels"),
+        (lambda: charts.lines([], x=SIZE, y=TIME, title="", words=""), "nothing to draw"),
+        (
+            lambda: charts.lines([Series("a", [], [])], x=SIZE, y=TIME, title="T", words=""),
+            "in 'T'",
+        ),
+        (lambda: charts.bars([], {"a": []}, x="", y=TIME, title="T", words=""), "nothing to draw"),
+        (
+            lambda: charts.lines([Series("_a", [1], [1])], x=SIZE, y=TIME, title="", words=""),
+            "underscore: '_a'",
+        ),
+        (
+            lambda: charts.lines(
+                [Series("a", [1], [1])],
+                x=SIZE,
+                y=TIME,
+                title="",
+                words="",
+                marks=[charts.Mark(float("nan"), 1, "here")],
+            ),
+            "here has nan",
+        ),
         (lambda: table(((1.0,), (1.0, 2.0))), "server has 1 bars for 2 groups"),
         (
             lambda: charts.lines(
