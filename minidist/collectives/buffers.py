@@ -5,7 +5,6 @@ from operator import index
 from typing import Any
 
 from minidist.arrays import Array, namespace
-
 from minidist.bounds import bounds
 from minidist.comm.checks import check_array, check_writable
 from minidist.errors import ArrayError, ConfigError

@@ -6,6 +6,8 @@ of 1000 (GB/s), as the makers of networks do.
 
 import math
 
+from minidist.errors import ConfigError
+
 STEPS = {
     "bytes": (1024.0, {0: " B", 1: " KiB", 2: " MiB", 3: " GiB", 4: " TiB"}),
     "seconds": (1000.0, {-4: " ps", -3: " ns", -2: " µs", -1: " ms", 0: " s"}),
@@ -17,6 +19,8 @@ STEPS = {
 
 def readable(value: float, unit: str = "") -> str:
     """Return a number of this unit with three digits at most: 1536 bytes are "1.5 KiB"."""
+    if unit not in STEPS:
+        raise ConfigError(f"unit {unit!r} is none of {', '.join(map(repr, STEPS))}")
     step, names = STEPS[unit]
     power = 0
     if value:

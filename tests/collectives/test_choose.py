@@ -106,6 +106,15 @@ def test_on_several_nodes_too(sizes, nbytes):
     assert taken <= choice.seconds * 1.02 + 8
 
 
+def test_two_levels_share_the_card_among_the_ranks_of_the_smallest_node():
+    """That many ranks of each node have a piece to send across, and they send at once."""
+    uneven = Network([0] * 4 + [1] * 2, INSIDE, ACROSS)
+    inner, outer = costs.hierarchical_all_reduce([4, 2], 4096)
+    card = ACROSS._replace(bandwidth=ACROSS.bandwidth / 2)
+    want = inner.seconds(INSIDE) + outer.seconds(card)
+    assert predict(4096, uneven)["hierarchical"] == want
+
+
 def test_the_neighbours_of_a_ring_count():
     # The same eight ranks, node after node or in turn: then every hop of the ring crosses.
     blocks, turns = Network([0] * 4 + [1] * 4, INSIDE, ACROSS), Network([0, 1] * 4, INSIDE, ACROSS)

@@ -215,6 +215,23 @@ def test_the_segmented_ring_adds_while_it_sends(ranks, add):
     assert (free < plain) == (add > 0 and ranks > 1)
 
 
+def test_the_number_of_segments_is_that_of_the_longest_piece():
+    """130 bytes on 2 ranks are pieces of 65 bytes, and so two segments of at most 64."""
+
+    def messages(nbytes, segment):
+        def program(comm):
+            segmented.all_reduce(comm, np.zeros(nbytes, np.uint8), segment=segment)
+            return comm.traffic.messages
+
+        return set(run(program, ranks=2))
+
+    for nbytes, segment in ((130, 64), (128, 64), (257, 64), (385, 64), (384, 64)):
+        count = segmented.segments(-(-nbytes // 2), segment)
+        assert messages(nbytes, segment) == {count + 1}
+        seconds = costs.segmented_all_reduce(2, nbytes, Link(1.0), segment=segment)
+        assert seconds == count + 1
+
+
 # --- two levels -----------------------------------------------------------------------------------
 
 

@@ -244,6 +244,18 @@ def test_many_ranks_without_ranks():
         (lambda c: all_to_all(c, np.zeros(3), np.zeros(6)), ArrayError, "its own piece is"),
         (lambda c: all_to_all(c, *[np.zeros(6)] * 2), ArrayError, "share memory"),
         (lambda c: rooted.scatter(c, np.zeros(3), np.zeros(1), root=-1), RankError, "no rank -1"),
+        (lambda c: server.all_reduce(c, np.zeros(3), root=3), RankError, "no rank 3"),
+        (lambda c: rooted.gather(c, np.zeros(1), root=c.rank), ArrayError, "needs an array, got"),
+        (
+            lambda c: rooted.scatter(c, np.zeros(6), np.zeros(1), root=c.rank),
+            ArrayError,
+            "2 x float64 are to go into an array of 1 x float64",
+        ),
+        (
+            lambda c: rooted.gather(c, np.zeros(2, "f4"), np.zeros(6), root=c.rank),
+            ArrayError,
+            "2 x float32 are to go into an array of 2 x float64",
+        ),
         (lambda c: hierarchical.nodes(c, ["a"]), ConfigError, "1 hosts for 3 ranks"),
         (lambda c: tree.broadcast(c, np.float32(2)), ArrayError, "needs an array, got float32"),
         (lambda c: ring.all_reduce(c, np.zeros(2), [0.0, 0.0]), ArrayError, "got list"),

@@ -4,6 +4,7 @@ Those of the ring alone are in `test_ring`, of messages and hangs in `tests/comm
 """
 
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from minidist.collectives import (
 )
 from minidist.comm import run
 from minidist.errors import DeadlockError, MismatchError
-from minidist.testing.mutants import mutate
+from minidist.testing.mutants import mutate, rebind
 
 
 def on_nodes(comm, x, out=None, op="sum"):
@@ -185,3 +186,34 @@ def test_rounding_in_another_order_on_each_rank_is_found():
     assert len(bits(own_first)) > 1
     for collective in ALL_REDUCES.values():
         assert len(bits(collective)) == 1
+
+
+ODD = [np.array(bits, np.uint32).view(np.float32) for bits in (0, 1 << 31, 0x7FC00001, 0x7FC00002)]
+"""Zero, minus zero, and two NaN: which of two comes out depends on which of them comes first."""
+
+
+def same_bits(collective, op, ranks):
+    for values in permutations(ODD, 3):
+        parts = [values[r % 3] for r in range(ranks)]
+
+        def program(comm, parts=parts):
+            return collective(comm, np.full(5, parts[comm.rank]), op=op).tobytes()
+
+        assert len(set(run(program, ranks=ranks))) == 1, parts
+
+
+@every
+@pytest.mark.parametrize("op", ["sum", "max", "min"])
+def test_zeros_of_two_signs_and_nans_come_out_alike_on_all_ranks(name, op):
+    for ranks in (2, 4, 5):
+        same_bits(ALL_REDUCES[name], op, ranks)
+
+
+def test_partners_that_put_their_own_first_are_found():
+    work = mutate(
+        doubling.double,
+        "(room, result) if me & width else (result, room)",
+        "(result, room)",
+    )
+    with pytest.raises(AssertionError):
+        same_bits(rebind(doubling.all_reduce, double=work), "max", 4)

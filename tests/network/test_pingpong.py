@@ -69,6 +69,33 @@ def test_any_two_ranks_each_on_its_link():
         assert [found[r][pair] for r in pair] == [seconds, seconds]
 
 
+def warm_up(ping_pong):
+    """A link that is slowest in some turn: the first never counts, of the others the shortest."""
+    for latencies, repeats, shortest in (
+        ([0.5, 4, 1, 2], 3, 1.0),
+        ([0.5, 1, 4, 2], 3, 1.0),
+        ([0.5, 2, 4, 1], 3, 1.0),
+        ([0.5, 1], 1, 1.0),
+    ):
+        each = iter([Link(t) for turn in latencies for t in (turn, turn)] + [Link(1.0)])
+        found = run(
+            lambda comm, n=repeats: ping_pong(comm, np.zeros(1), n),
+            ranks=2,
+            links=lambda a, b, each=each: next(each),
+        )
+        assert found == [shortest] * 2
+
+
+def test_the_first_turn_does_not_count():
+    warm_up(ping_pong)
+
+
+@pytest.mark.parametrize("new", ["turn >= 0", "turn > 1", "turn == 1", "turn != 1"])
+def test_mutants_of_the_turns(new):
+    with pytest.raises(AssertionError):
+        warm_up(mutate(ping_pong, "turn > 0", new))
+
+
 def test_bytes_and_messages_are_as_said_and_x_is_not_changed():
     def program(comm):
         x = np.full(10, comm.rank, np.float32)

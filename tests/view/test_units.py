@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minidist.errors import ConfigError
 from minidist.testing.mutants import mutate
 from minidist.view.units import even_step, readable, ticks
 
@@ -53,6 +54,11 @@ def test_the_check_rejects_ticks_that_stop_short():
     short = mutate(ticks, "last + 1", "last")
     with pytest.raises(AssertionError, match="none above"):
         check_ticks(short, 3, 3000, "")
+
+
+def test_a_unit_that_is_none_is_refused():
+    with pytest.raises(ConfigError, match="unit 'kg' is none of"):
+        readable(1.0, "kg")
 
 
 def test_even_steps_are_round():
