@@ -59,6 +59,16 @@ EQUAL = {"op": "sum", "root": 0}
 Steps: TypeAlias = Generator[Exchange, None, Any]
 
 
+def _exchange(yielded: object, comm: Comm, steps: Steps) -> Exchange:
+    """Return what a body has yielded, if it can be driven."""
+    if isinstance(yielded, Exchange):
+        return yielded
+    raise ConfigError(
+        f"rank {comm.rank}, {getattr(steps, '__name__', '?')}: a body yields Exchange(comm, ...) and nothing else; "
+        f"this yield gives {yielded!r}"
+    )
+
+
 class Started:
     """A collective in flight. It moves on in `poll`, and in every blocking wait of its rank.
 
@@ -94,7 +104,7 @@ class Started:
 
     def _next(self) -> None:
         try:
-            self.requests = next(self.steps).post()
+            self.requests = _exchange(next(self.steps), self.comm, self.steps).post()
         except StopIteration as end:
             self.done, self.result, self.requests = True, end.value, ()
             self.comm.state.started.remove(self)
@@ -124,10 +134,11 @@ class Collective:
         steps = self._body(comm, label, args, options)
         while True:
             try:
-                e = next(steps)
+                yielded = next(steps)
             except StopIteration as end:
                 return end.value
             try:
+                e = _exchange(yielded, comm, steps)
                 if e.meanwhile is None:
                     e.comm.exchange(e.send, e.to, e.recv, e.source)
                 else:
