@@ -6,18 +6,21 @@ no element at all to more than twice as many as parts.
 
 import os
 import platform
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minidist.comm import run
-from minidist.learn.laws import LARGER, LawBroken, compare, larger_worlds, worlds
+from minidist.learn.laws import LARGER, LawBroken, compare, counted, larger_worlds, worlds
 from minidist.roster import Row
 
 ONE_OWNER = (
     "the pieces, one after the other, are the whole: every element has exactly one owner. They "
-    "differ in length by one at most, the longer ones first."
+    "differ in length by one at most, the longer ones first. Borders are whole numbers (ints)."
 )
 SAME_TABLE = "every rank gets the rows of all ranks, in the order of the ranks."
 
@@ -29,20 +32,27 @@ def dealt(n, parts):
 
 
 def words(piece):
-    """A piece for people: [2:4]."""
+    """A piece for people: [2:4]; a list reads like it but is not equal, so it has its type."""
+    if type(piece) is list:
+        return f"the list {piece!r}, not a tuple"
     return "[{}:{}]".format(*piece) if type(piece) is tuple and len(piece) == 2 else repr(piece)
+
+
+def compare_cut(world, want, got, what="hold"):
+    """Compare pieces as they are written: 2.0 is equal to 2, but x[:2.0] is an error."""
+    compare(ONE_OWNER, world, [*map(words, want)], [*map(words, got)], str, what)
 
 
 def check_bounds(function, n, parts):
     """One cut, piece by piece."""
-    world = f"{parts} rank{'' if parts == 1 else 's'}, n = {n}"
+    world = f"{counted(parts, 'rank')}, n = {n}"
     offsets = function(n, parts)
     if type(offsets) is not list or len(offsets) != parts + 1:
-        count = f"{parts + 1} offsets make {parts} piece{'' if parts == 1 else 's'}"
+        count = f"{parts + 1} offsets make {counted(parts, 'piece')}"
         raise LawBroken(f"{count}: where the first begins, and where each ends.",
                         f"{world}: bounds({n}, {parts}) should be a list of {parts + 1} offsets, "
                         f"is {offsets!r}")  # fmt: skip
-    compare(ONE_OWNER, world, dealt(n, parts), list(pairwise(offsets)), words)
+    compare_cut(world, dealt(n, parts), pairwise(offsets))
 
 
 def test_bounds(exercise):
@@ -62,7 +72,7 @@ def test_bounds_of_many(exercise, n, parts):
 def check_share(function, world):
     """Every rank asks for its own piece; together they are the whole."""
     pieces = world.run(lambda comm, n: function(comm, n))
-    compare(ONE_OWNER, world.name, dealt(world.n, world.ranks), pieces, words, "return")
+    compare_cut(world.name, dealt(world.n, world.ranks), pieces, "return")
 
 
 def test_share(exercise):
@@ -78,16 +88,41 @@ def test_share_of_many(exercise, world):
     check_share(exercise.share, world)
 
 
+HOSTS = ["ant", "bee", "cow", "doe", "eel"]
+me = ContextVar("the rank that runs", default=None)
+
+
+@contextmanager
+def machines():
+    """Each rank that says who it is, by `me`, finds itself on a host and in a process of its own.
+
+    In-process ranks share both. So a row that says another rank's host would be right.
+    """
+    node, pid = platform.node, os.getpid
+    with (
+        patch.object(platform, "node", lambda: node() if me.get() is None else HOSTS[me.get()]),
+        patch.object(os, "getpid", lambda: pid() if me.get() is None else 71400 + me.get()),
+    ):
+        yield
+
+
 def test_roster(exercise):
     """00.3  every rank has the table of all ranks."""
-    host, process = platform.node(), os.getpid()
+
+    def program(comm):
+        me.set(comm.rank)
+        return exercise.roster(comm, f"device {comm.rank}")
+
     for ranks in (1, 2, 3, 5):
-        world = f"{ranks} rank{'' if ranks == 1 else 's'}"
-        tables = run(lambda comm: exercise.roster(comm, f"device {comm.rank}"), ranks=ranks)
+        world = counted(ranks, "rank")
+        with machines():
+            tables = run(program, ranks=ranks)
         found = [len(t) if type(t) is list else t for t in tables]
-        compare(SAME_TABLE, world, [ranks] * ranks, found, lambda v: f"{v} rows", "get")
-        want = [Row(rank, host, process, f"device {rank}") for rank in range(ranks)]
+        compare(SAME_TABLE, world, [ranks] * ranks, found, lambda v: counted(v, "row"), "get")
+        want = [Row(rank, HOSTS[rank], 71400 + rank, f"device {rank}") for rank in range(ranks)]
         said = f"{world}, in the table of rank 0"
-        compare("a row says the truth about its rank.", said, want, tables[0], str, "say")
-        same = [f"the table of rank {0 if t == want else rank}" for rank, t in enumerate(tables)]
+        law = "a row says the truth about its rank, and is a `Row`."
+        want, *got = ([*map(str, table)] for table in (want, *tables))  # str tells Row from tuple
+        compare(law, said, want, got[0], str, "say")
+        same = [f"the table of rank {0 if t == want else rank}" for rank, t in enumerate(got)]
         compare(SAME_TABLE, world, ["the table of rank 0"] * ranks, same, str, "get")

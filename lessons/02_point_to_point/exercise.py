@@ -36,6 +36,8 @@ def exchange(comm, send, to, recv, source, tag=0):
     all ranks of a ring call it at the same time:
 
         3 ranks, to the right:    0 -> 1    1 -> 2    2 -> 0
+
+    A rank may be its own neighbour: then it sends to itself.
     """
     raise NotImplementedError(
         "02.1: start the receive and the send, those that there are, and wait for both"

@@ -12,8 +12,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from minidist.collectives import costs
 from minidist.comm import Link
-from minidist.learn.laws import LARGER, World, compare, hold_everywhere, larger_worlds
+from minidist.learn.laws import (
+    LARGER,
+    LawBroken,
+    World,
+    compare,
+    counted,
+    hold_everywhere,
+    larger_worlds,
+    never_waits,
+    run_all,
+    seconds,
+    worlds,
+)
 from minidist.testing import laws
 
 ops = st.sampled_from(["sum", "max", "min"])
@@ -21,17 +34,70 @@ dtypes = st.sampled_from([np.float64, np.float32, np.int64, np.float16, ml_dtype
 
 served = partial(laws.all_reduce, sends=laws.server_sends)
 halved = partial(laws.all_reduce, sends=laws.halving_sends)
+LINK = Link(0.5, 8.0)  # exact in binary, so that times can be compared with ==
+BYTES = 840  # a multiple of 1, 2, ... 8, so that pieces are equal
+
+
+def whole(rank, ranks):
+    """The arguments of a call in place: one array of 2 elements a rank, and 1."""
+    return (np.ones(2 * ranks + 1),)
 
 
 def check_all_reduce(law, collective):
-    """The law in small worlds, and the same bits on all ranks."""
+    """The law in small worlds, the same bits on all ranks, and a body that never waits."""
     hold_everywhere(law, collective)
     hold_everywhere(laws.same_bits, collective, most=1)
+    never_waits(collective, whole)
+    never_waits(collective, lambda rank, ranks: (*whole(rank, ranks), *whole(rank, ranks)))
+
+
+def check_time(collective, cost, ranks=range(1, 9)):
+    """The last rank is ready when the formula says, on links that nobody shares."""
+
+    def program(comm, n):
+        collective(comm, np.zeros(n, np.uint8))
+        return comm.time
+
+    law = (
+        "what is sent and what is received travel at the same time, in one Exchange: "
+        "{} one after the other, {:g} bytes."
+    )
+    for size in ranks:
+        for synchronous in (True, False):
+            last = max(run_all(World(size, BYTES, 0, synchronous), program, links=LINK))
+            need = cost(size, BYTES)
+            name = f"{counted(size, 'rank')}, {BYTES} bytes, latency 0.5 s, 8 bytes/s"
+            told = law.format(counted(need.messages, "message"), need.nbytes)
+            times = [need.seconds(LINK)] * size, [last] * size
+            compare(told, name, *times, seconds, "need")
+
+
+def check_other_roots(collective):
+    """The server may be another rank than 0."""
+
+    def program(comm, n, root):
+        def at_root(comm, *args, **how):
+            return collective(comm, *args, root=root, **how)
+
+        def sends(comm, n):
+            messages = comm.size - 1 if comm.rank == root else 1
+            return messages, messages * n
+
+        laws.all_reduce(comm, at_root, n, sends=sends)
+
+    law = "the server is rank `root`: it hears from all others and sends to all others."
+    for world in worlds((2, 3, 5), most=1):
+        for root in range(1, world.ranks):
+            try:
+                run_all(world, program, root, law=law)
+            except LawBroken as error:
+                raise LawBroken(error.law, f"root {root}, {error.world}", error.table) from None
 
 
 def test_server_all_reduce(exercise):
     """03.1  the server's all-reduce is right, at N - 1 arrays in and out of one rank."""
     check_all_reduce(served, exercise.server_all_reduce)
+    check_other_roots(exercise.server_all_reduce)
 
 
 @LARGER
@@ -49,6 +115,7 @@ def test_broadcast(exercise):
             laws.broadcast(comm, collective, n, root)
 
     hold_everywhere(law, exercise.broadcast, most=2)
+    never_waits(exercise.broadcast, whole)
 
 
 def test_broadcast_in_few_rounds(exercise):
@@ -65,12 +132,14 @@ def test_broadcast_in_few_rounds(exercise):
         law = "the holders double in each round: after log2 N of them, rounded up, all have it."
         last = [max(times)] * ranks
         name = f"{ranks} ranks, one message a second"
-        compare(law, name, [float(rounds)] * ranks, last, lambda t: f"{t:g} s", "need")
+        compare(law, name, [float(rounds)] * ranks, last, seconds, "need")
 
 
 def test_reduce_scatter(exercise):
     """03.3  reduce-scatter leaves piece r of the sum on rank r; sends (N - 1) / N of the array."""
     hold_everywhere(laws.reduce_scatter, exercise.reduce_scatter)
+    never_waits(exercise.reduce_scatter, whole)
+    check_time(exercise.reduce_scatter, costs.reduce_scatter)
 
 
 @LARGER
@@ -88,6 +157,8 @@ def test_reduce_scatter_of_anything(exercise, world, op, dtype, data):
 def test_all_gather(exercise):
     """03.4  all-gather puts every piece in its place; sends (N - 1) / N of the array."""
     hold_everywhere(laws.all_gather, exercise.all_gather)
+    never_waits(exercise.all_gather, whole)
+    check_time(exercise.all_gather, costs.all_gather)
 
 
 @LARGER
@@ -101,6 +172,7 @@ def test_all_gather_of_anything(exercise, world, dtype, data):
 def test_all_reduce(exercise):
     """03.5  the ring all-reduce is right, at 2 (N - 1) / N of the array, with equal bits."""
     check_all_reduce(laws.all_reduce, exercise.all_reduce)
+    check_time(exercise.all_reduce, costs.ring_all_reduce)
 
 
 @LARGER
@@ -113,6 +185,7 @@ def test_all_reduce_of_anything(exercise, world, op, dtype):
 def test_halve_and_double(exercise):
     """03.6  halving and doubling is right for any number of ranks, in log2 N rounds each way."""
     check_all_reduce(halved, exercise.halving_all_reduce)
+    check_time(exercise.halving_all_reduce, costs.halving_all_reduce, (1, 2, 4, 8))
 
 
 @LARGER

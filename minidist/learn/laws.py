@@ -15,27 +15,42 @@ fails inside a world has its name as a note.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from minidist.comm import Comm, run
+from minidist.collectives.simulate import Place, simulate
+from minidist.comm import Comm, Link, run
+from minidist.errors import DeadlockError
+from minidist.learn.demos import counted
+from minidist.learn.report import DONE
 from minidist.testing.coded import NOTHING, coded, describe
 from minidist.testing.ranktable import LawBroken, compare, plain
 
 __all__ = [
     "LARGER",
     "NOTHING",
+    "NO_CIRCLE",
     "RANKS",
     "LawBroken",
     "World",
     "coded",
     "compare",
+    "counted",
     "describe",
     "hold_everywhere",
     "larger_worlds",
+    "line",
+    "neighbours",
+    "never_waits",
+    "of_link",
+    "one_message",
     "plain",
+    "run_all",
+    "seconds",
     "worlds",
 ]
 
@@ -67,7 +82,7 @@ class World:
     @property
     def name(self) -> str:
         """The world for people: '3 ranks, n = 4'."""
-        return f"{self.ranks} rank{'' if self.ranks == 1 else 's'}, n = {self.n}"
+        return f"{counted(self.ranks, 'rank')}, n = {self.n}"
 
     def run(self, program: Callable[..., Any], *args: Any, links: Any = None) -> list[Any]:
         """Run ``program(comm, n, *args)`` on all ranks; return the results by rank."""
@@ -118,3 +133,100 @@ def hold_everywhere(law: Callable[..., None], *args: Any, most: int | None = Non
 
     for world in worlds(most=most):
         world.run(program)
+
+
+NO_CIRCLE = (
+    "a rank that waits does nothing else: if each waits for one that waits, all wait for ever. "
+    "Whatever the others do, each rank must get to where it receives what they send."
+)
+
+
+def run_all(
+    world: World,
+    program: Callable[..., Any],
+    *args: Any,
+    law: str = NO_CIRCLE,
+    meets: bool = True,
+    **how: Any,
+) -> list[Any]:
+    """Run a program in a world; a deadlock is a broken law, and its ranks are the table.
+
+    ``meets``: the program ends in a meeting, so that a rank that waits there is done.
+    """
+    try:
+        return world.run(program, *args, **how)
+    except DeadlockError as error:
+        waiting = [line.strip() for line in str(error).splitlines()[1:]]
+        waiting = [DONE.sub(" is done", line) if meets else line for line in waiting]
+        sends = ", each send waits for its receive" if world.synchronous else ""
+        stuck = f"{world.name}{sends}: no rank can go on"
+        raise LawBroken(law, stuck, "\n".join(waiting)) from None
+
+
+NEVER_WAITS = (
+    "a body never waits and sends nothing itself, it yields: only `yield Exchange(comm, ...)`, "
+    "and `yield from other.steps(comm, ...)` for another collective. So whoever drives it decides "
+    "how to wait."
+)
+
+
+class _Waits(Exception):
+    """Rank ``args[0]`` has asked its communicator for ``args[1]``."""
+
+
+class _Watched(Place):
+    """What a body may use of a communicator; whatever else it asks for would wait."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise _Waits(self.rank, name)
+
+
+def never_waits(collective: Any, arguments: Callable[..., tuple[Any, ...]]) -> None:
+    """Drive a body without any ranks that could wait; ``arguments(rank, ranks)``: of its call."""
+
+    def steps(place: Place, *args: Any) -> Any:
+        return collective.steps(_Watched(place.name, place.rank, place.size, place.room), *args)
+
+    watched: Any = SimpleNamespace(__name__=collective.__name__, steps=steps)
+    for ranks in RANKS:
+        try:
+            simulate(watched, ranks, partial(arguments, ranks=ranks))
+        except _Waits as seen:
+            rank, name = seen.args
+            uses = "a call of another collective" if name == "channel" else f"comm.{name}"
+            does = [uses if r == rank else "yield" for r in range(ranks)]
+            compare(NEVER_WAITS, counted(ranks, "rank"), ["yield"] * ranks, does, str, "use")
+
+
+ONE_MESSAGE = "each rank sends one message."
+
+
+def neighbours(comm: Comm) -> tuple[int, int]:
+    """Return the ranks to the right and to the left in a ring."""
+    return (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+
+
+def one_message(world: World, sent: Sequence[int]) -> None:
+    """Compare how many messages the ranks have sent."""
+
+    def words(number: int) -> str:
+        return counted(number, "message")
+
+    compare(ONE_MESSAGE, world.name, [1] * world.ranks, sent, words, "send")
+
+
+def seconds(value: object) -> str:
+    """A time for people; None for a rank that does not take part."""
+    if value is None:
+        return "no time"
+    return f"{value:g} s" if isinstance(value, float) else repr(value)
+
+
+def line(link: Link, nbytes: float) -> float:
+    """Return the time of one message."""
+    return link.latency + nbytes / link.bandwidth
+
+
+def of_link(link: Link) -> str:
+    """A link for people."""
+    return f"latency {link.latency:.4g} s, bandwidth {link.bandwidth:.4g} bytes/s"
