@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -99,3 +99,16 @@ def mpirun(
             f"--- stdout\n{done.stdout}\n--- stderr\n{done.stderr}"
         )
     return done
+
+
+@contextlib.contextmanager
+def ended(process: Process) -> Iterator[Process]:
+    """End `process` and all that it has started when the block ends, however that comes about.
+
+    For a program that reads what a process prints before it calls `finish`.
+    """
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            _end(process)
