@@ -14,6 +14,7 @@ from minidist.bounds import bounds, share
 from minidist.comm import run, world
 from minidist.comm.detect import launched
 from minidist.device import choose_device
+from minidist.learn.demos import counted, play
 from minidist.roster import roster, table
 from minidist.view import charts
 
@@ -31,18 +32,13 @@ def hello(comm, n):
             f"{counted(comm.size, 'rank')} in {counted(len({r.process for r in rows}), 'process')}"
         )
         print(table(rows))
-        print(f"\nthe numbers 0 to {n - 1}, and who adds up which of them")
+        numbers = {0: "no numbers", 1: "the number 0"}.get(n, f"the numbers 0 to {n - 1}")
+        print(f"\n{numbers}, and who adds up which of them")
         for rank, (start, stop, part) in enumerate(parts):
             owned = "+".join(map(str, range(start, stop))) or "nothing"
             print(f"   rank {rank}  [{start}:{stop}]  {owned} = {part}")
         print(f"   all parts  {sum(part for _, _, part in parts)}")
         print(f"   the whole  {sum(range(n))}")
-
-
-def counted(number, word):
-    return (
-        f"{number} {word}" if number == 1 else f"{number} {word}{'es' if word[-1] == 's' else 's'}"
-    )
 
 
 def lengths(offsets):
@@ -79,4 +75,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    play(main)

@@ -17,7 +17,8 @@ import numpy as np
 from minidist import processes
 from minidist.comm import Link, run, world
 from minidist.comm.detect import launched
-from minidist.errors import DeadlockError
+from minidist.errors import ConfigError, DeadlockError
+from minidist.learn import demos
 from minidist.network import fit, knee, ping_pong
 from minidist.view import charts
 from minidist.view.units import readable
@@ -66,13 +67,14 @@ def show_hang():
         job = processes.start(
             [*command, "--send-first", str(nbytes)], Path.cwd(), {"MINIDIST_PATIENCE": PATIENCE}
         )
-        said = list(islice((line for line in job.stderr if "has waited" in line), 2))
-        try:
-            processes.finish(job, 0 if said else 60)
-            print(f"{readable(nbytes, 'bytes'):>8}  finished")
-        except TimeoutError:
-            print(f"{readable(nbytes, 'bytes'):>8}  hangs, and was ended; its ranks said")
-            print("".join(f"          {line}" for line in said), end="")
+        with processes.ended(job):
+            said = list(islice((line for line in job.stderr if "has waited" in line), 2))
+            try:
+                processes.finish(job, 0 if said else 60)
+                print(f"{readable(nbytes, 'bytes'):>8}  finished", flush=True)
+            except TimeoutError:
+                print(f"{readable(nbytes, 'bytes'):>8}  hangs, and was ended; its ranks said")
+                print("".join(f"          {line}" for line in said), end="")
 
 
 def times(link):
@@ -135,6 +137,8 @@ def main():
     if args.hang:
         show_hang()
     elif args.send_first is not None:
+        if args.send_first < 0:
+            raise ConfigError(f"--send-first {args.send_first}: a message has 0 bytes or more")
         send_first(world(), args.send_first)
     elif launched():
         on_real_ranks(world())
@@ -150,4 +154,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    demos.play(main)

@@ -17,6 +17,7 @@ import numpy as np
 from minidist.collectives import Collective, costs, halving, ring, server, tree
 from minidist.comm import Link, run, world
 from minidist.comm.detect import launched
+from minidist.learn import demos
 from minidist.view import charts
 
 BYTES = 840  # M: a multiple of 1, 2, ... 8, so that the pieces of all rings are equal
@@ -130,7 +131,7 @@ def on_real_ranks(comm):
     rows = [(w, max(comm.gather_objects(counted(comm, w, BYTES)))) for w in WAYS]
     if comm.rank == 0:
         print(
-            f"{comm.size} MPI ranks, M = {BYTES} bytes, divided by {comm.size}: "
+            f"{demos.counted(comm.size, 'MPI rank')}, M = {BYTES} bytes, divided by {comm.size}: "
             f"{'evenly' if BYTES % comm.size == 0 else 'not evenly'}"
         )
         print(f"{'':10}{'busiest rank sent':>20}{'formula':>12}")
@@ -156,4 +157,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    demos.play(main)

@@ -1,13 +1,15 @@
 """Every lesson holds what it promises: blanks are blank, solutions pass, wrong versions do not."""
 
 import re
+import signal
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from minidist import cli, processes
 from minidist.errors import MinidistError
-from minidist.learn import manifest, report, subject
+from minidist.learn import demos, manifest, report, subject
 from minidist.learn.limit import limit
 from minidist.testing.pictures import same_picture
 
@@ -241,3 +243,57 @@ def test_the_list_of_lessons_is_that_of_the_manifest():
     text = (LESSONS[0].folder.parent / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| \[(\d\d) (.+?)\]\((\w+)/README\.md\) \|.*\| (\d+) \|$", text, re.M)
     assert rows == [(one.id, one.title, one.folder.name, str(one.minutes)) for one in LESSONS]
+
+
+# --- demos that cannot go on ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("number", "flags", "told"),
+    [
+        (
+            "00",
+            "--n -1",
+            "demo.py: cannot cut -1 things into 4 parts: need n >= 0 and parts >= 1\n",
+        ),
+        ("00", "--ranks -2", "demo.py: run needs at least one rank, not -2\n"),
+        ("02", "--send-first -1", "demo.py: --send-first -1: a message has 0 bytes or more\n"),
+    ],
+)
+def test_silly_flags_of_a_demo_are_refused_in_a_sentence(number, flags, told, tmp_path):
+    demo = manifest.find(LESSONS, number).file("demo.py")
+    words = [sys.executable, str(demo), *flags.split()]
+    done = processes.finish(processes.start(words, tmp_path), 60)
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+
+
+@every_lesson
+def test_a_figure_that_cannot_be_written_is_a_sentence(lesson, monkeypatch, capsys):
+    demo = subject.load_file(lesson.file("demo.py"))
+    monkeypatch.setattr(sys, "argv", ["demo.py", "--figure", "/nonexist/a.svg"])
+    for name in ("table", "small_and_large", "figure", "show_times"):  # what takes long
+        monkeypatch.setattr(demo, name, lambda *args, **how: "", raising=False)
+    with pytest.raises(SystemExit) as end:
+        demos.play(demo.main)
+    assert end.value.code == 2
+    said = "demo.py: cannot write the picture /nonexist/a.svg: No such file or directory\n"
+    assert capsys.readouterr().err == said
+
+
+def test_ctrl_c_ends_the_ranks_of_a_demo_that_hangs(monkeypatch):
+    demo, jobs = subject.load_file(manifest.find(LESSONS, "02").file("demo.py")), []
+
+    def start(*args):
+        words = [sys.executable, "-c", "import signal; signal.pause()"]
+        jobs.append(processes.start(words, *args[1:]))
+        return jobs[-1]
+
+    def interrupted(*args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "processes", SimpleNamespace(**{**vars(processes), "start": start}))
+    monkeypatch.setattr(demo, "islice", interrupted)
+    with pytest.raises(SystemExit) as end:
+        demos.play(demo.show_hang)
+    assert end.value.code == 130
+    assert [job.poll() for job in jobs] == [-signal.SIGTERM]
