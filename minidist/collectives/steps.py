@@ -64,8 +64,8 @@ def _exchange(yielded: object, comm: Comm, steps: Steps) -> Exchange:
     if isinstance(yielded, Exchange):
         return yielded
     raise ConfigError(
-        f"rank {comm.rank}, {getattr(steps, '__name__', '?')}: a body yields Exchange(comm, ...) and nothing else; "
-        f"this yield gives {yielded!r}"
+        f"rank {comm.rank}, {getattr(steps, '__name__', '?')}: a body yields Exchange(comm, ...) "
+        f"and nothing else; this yield gives {yielded!r}"
     )
 
 
