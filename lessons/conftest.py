@@ -9,7 +9,7 @@ from minidist.learn import manifest, report, subject
 from minidist.learn.check import Reporter
 from minidist.learn.limit import limit
 
-LIMIT = 60.0  # seconds of one test; the package's own functions need one or two
+LIMIT = 20.0  # seconds of one test; the package's own functions need one or two
 
 
 def lesson_of(item: pytest.Item) -> manifest.Lesson:

@@ -7,18 +7,25 @@
 
 Tests run in the order of the blanks, on ranks inside this process, and stop at the first failure,
 which is told in a few lines. The exit status is 0 when all of them pass, else 1.
+
+After the verdict the process ends, also if the exercise has started threads that go on.
 """
 
 import argparse
 import os
 import re
-from collections.abc import Iterator, Sequence
+import sys
+import threading
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
+from typing import NoReturn
 
 from minidist.errors import LessonError
 from minidist.learn import manifest, subject
+from minidist.learn.limit import stay
 from minidist.learn.manifest import Lesson
+from minidist.learn.report import NO_TERMINAL, shortened
 from minidist.learn.subject import Mutant
 
 PRINTED = 20  # lines of the student's own printing that a failure shows
@@ -33,10 +40,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Check one lesson; return 0 if all is right, else 1."""
+    before = threading.enumerate()
+    try:
+        status = _check(args)
+    except KeyboardInterrupt:
+        _leave_threads(before, 130)
+        raise
+    _leave_threads(before, status)
+    return status
+
+
+def _leave_threads(before: Collection[threading.Thread], status: int) -> None:
+    """End the process now if the exercise has left threads: Python would wait for them."""
+    if any(not t.daemon and t not in before for t in threading.enumerate()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _check(args: argparse.Namespace) -> int:
     lessons = manifest.load()
     lesson = manifest.find(lessons, args.lesson)
     for name in ("exercise.py", "check.py"):
         lesson.file(name)
+    if not (shared := lesson.folder.parent / "conftest.py").is_file():
+        raise LessonError(
+            f"{shared} is not there, and no check works without it; bring it back with: "
+            f"git checkout -- {shared}"
+        )
     print(f"lesson {lesson.id}: {lesson.title}")
     reporter = Reporter(lesson, None if args.mutant is None else _mutant(lesson, args.mutant))
     _run(lesson, reporter)
@@ -100,7 +131,8 @@ class Reporter:
         """Tell what came of a test."""
         if getattr(report, "failed", False) and self.failure is None:
             printed = str(getattr(report, "capstdout", "")).splitlines()[-PRINTED:]
-            shown = ["", "your code printed:", *(f"    {line}" for line in printed)]
+            lines = (f"    {shortened(line)}" for line in printed)
+            shown = ["", "your code printed:", *lines]
             text = str(getattr(report, "longrepr", ""))
             self.failure = "\n".join([text, *(shown if printed else [])])
         elif getattr(report, "when", "") == "call":
@@ -120,7 +152,8 @@ def _run(lesson: Lesson, reporter: Reporter) -> None:
         ) from error
     words = [str(lesson.folder / "check.py"), "--exitfirst", f"--rootdir={lesson.folder.parent}"]
     words += ["--import-mode=importlib", f"-c{os.devnull}", "-pno:cacheprovider", "-pno:terminal"]
-    with _plain_pytest():
+    words += ["-pno:debugging"]  # it wants the terminal, and takes breakpoint() for itself
+    with _plain_pytest(), stay(), _no_debugger():
         status = pytest.main(words, plugins=[reporter])
     known = {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED}
     if status == pytest.ExitCode.INTERRUPTED and reporter.failure is None:
@@ -141,3 +174,17 @@ def _plain_pytest() -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+
+
+@contextmanager
+def _no_debugger() -> Iterator[None]:
+    """Refuse `breakpoint()`: the terminal is not the exercise's, and the time is limited."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise LessonError(f"breakpoint() {NO_TERMINAL}")
+
+    before, sys.breakpointhook = sys.breakpointhook, refuse
+    try:
+        yield
+    finally:
+        sys.breakpointhook = before

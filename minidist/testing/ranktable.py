@@ -18,6 +18,7 @@ import numpy as np
 from minidist.testing import coded
 
 Words = Callable[[Any], str]
+WIDEST = 120  # characters in which a table says what a rank holds
 
 
 class LawBroken(AssertionError):
@@ -43,13 +44,14 @@ def compare(
     coded numbers). ``world``: such as "3 ranks, n = 4". ``what``: a verb, as in "should hold" and
     "holds", for results that are not arrays; "send" gives "should send" and "sends".
     """
-    say = words or plain
+    say = _short(words or plain)
     wrong = [r for r, pair in enumerate(zip(should, holds, strict=True)) if not equal(*pair)]
     if not wrong:
         return
     first, because = wrong[0], ""
-    if say is coded.describe and isinstance(holds[first], np.ndarray):
+    if words is coded.describe and isinstance(holds[first], np.ndarray):
         want, got, because = coded.contrast(should[first], holds[first])
+        want, got = cut(want, WIDEST), cut(got, WIDEST)
     else:
         want, got = say(should[first]), say(holds[first])
     if want == got:
@@ -66,6 +68,21 @@ def plain(value: Any) -> str:
         rest = [f"... ({value.size} in all)"] if value.size > 8 else []
         return f"[{' '.join([*shown, *rest])}]"
     return str(value)
+
+
+def cut(text: str, most: int) -> str:
+    """The text, or its beginning if it is longer than ``most`` characters."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text)} characters in all)"
+
+
+def _short(words: Words) -> Words:
+    """The same words in one line, not too long; and words for what is no array after all."""
+
+    def say(value: Any) -> str:
+        other = words is coded.describe and not isinstance(value, np.ndarray)
+        return cut(" ".join(str(plain(value) if other else words(value)).split("\n")), WIDEST)
+
+    return say
 
 
 def equal(want: Any, got: Any) -> bool:
@@ -85,6 +102,8 @@ def _detail(want: Any, got: Any) -> str:
         if (want.shape, want.dtype) == (got.shape, got.dtype):
             return "the last bits differ, or elements that are not shown"
         return f"of shape {got.shape} and {got.dtype} instead of {want.shape} and {want.dtype}"
+    if type(want) is type(got):
+        return "the difference is not shown"
     return f"{type(got).__name__} instead of {type(want).__name__}"
 
 

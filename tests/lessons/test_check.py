@@ -9,17 +9,15 @@ from types import SimpleNamespace
 import pytest
 
 from minidist import cli
-from minidist.comm import run
-from minidist.errors import LessonError, StuckError
-from minidist.learn import check, limit, manifest, report, subject
+from minidist.errors import LessonError
+from minidist.learn import check, manifest, subject
 
 LESSONS = manifest.load()
 LESSON = manifest.find(LESSONS, "03")
 
 
-@pytest.fixture
-def student(tmp_path):
-    """`student(change)` checks a lesson, 03, after ``change`` of the text of its exercise.py."""
+def checker(tmp_path):
+    """Return a function that checks a lesson, 03, after a change of the text of its exercise.py."""
     folder = tmp_path / "lessons"
     shutil.copytree(manifest.lessons_folder(), folder, ignore=shutil.ignore_patterns("__pycache__"))
 
@@ -45,6 +43,11 @@ def student(tmp_path):
         )
 
     return checked
+
+
+@pytest.fixture
+def student(tmp_path):
+    return checker(tmp_path)
 
 
 def same(text):
@@ -129,11 +132,13 @@ def test_a_deadlock_says_who_waits_for_whom(student):
     seen = student(blank("03.1", wrong))
     assert seen.status == 1
     assert seen.lines[2] == "2 ranks, n = 0, sends that wait for their receive"
-    assert seen.lines[4:7] == [
+    assert seen.lines[4:8] == [
         "DeadlockError: no rank can go on:",
         "  rank 0 is done and waits for the others",
         "  rank 1 waits: receive from rank 0, tag 0, in server_all_reduce #1 of world",
+        "",
     ]
+    assert seen.lines[8].startswith("the law: every receive needs its send, ")
 
 
 def test_an_error_shows_the_students_own_lines(student):
@@ -215,6 +220,14 @@ def test_a_lesson_without_its_files(tmp_path, monkeypatch, capsys):
     assert "bring it back with: git checkout -- " in capsys.readouterr().err
 
 
+def test_lessons_without_what_they_share(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "lessons"
+    shutil.copytree(manifest.lessons_folder(), folder, ignore=shutil.ignore_patterns("conftest.py"))
+    monkeypatch.setenv(manifest.VARIABLE, str(folder))
+    assert cli.main(["check", "03"]) == 1
+    assert f"{folder}/conftest.py is not there, and no check works" in capsys.readouterr().err
+
+
 def test_no_checkout_and_a_wrong_folder(tmp_path, monkeypatch):
     monkeypatch.delenv(manifest.VARIABLE, raising=False)
     monkeypatch.setattr("minidist.__file__", str(tmp_path / "minidist" / "__init__.py"))
@@ -229,29 +242,3 @@ def test_without_pytest_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pytest", None)
     with pytest.raises(LessonError, match="checks need pytest, which is not installed"):
         check._run(LESSON, check.Reporter(LESSON, None))
-
-
-# --- code without an end --------------------------------------------------------------------------
-
-
-def forever():
-    while True:
-        pass
-
-
-def test_a_limit_ends_a_loop_and_leaves_nothing_behind():
-    with pytest.raises(limit.OutOfTime, match=r"no end after 0\.05 s"), limit.limit(0.05):
-        forever()
-    with limit.limit(60):
-        pass
-    assert limit.signal.getitimer(limit.signal.ITIMER_REAL) == (0.0, 0.0)
-
-
-def test_loops_are_explained():
-    with pytest.raises(StuckError) as caught:
-        run(lambda comm: forever(), ranks=1, stuck_after=0.05)
-    text = report.explain(caught.value, LESSON, "test_broadcast")
-    assert text.splitlines()[0] == "on rank 0 of 1"
-    assert "is the loop endless?" in text
-    text = report.explain(limit.OutOfTime("no end"), LESSON, "test_broadcast")
-    assert text.startswith("no end\n\nread: the contract of broadcast, ")

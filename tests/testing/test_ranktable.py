@@ -110,6 +110,16 @@ def test_other_things_are_compared_too(want, got, words):
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("got", [None, list(range(10**5)), "two\nlines", np.arange(10.0) * 1.5])
+@pytest.mark.parametrize("words", [plain, describe])
+def test_whatever_is_held_has_a_short_line(got, words):
+    with pytest.raises(LawBroken) as caught:
+        compare("law", "1 rank", [ABC[0]], [got], words)
+    lines = str(caught.value).splitlines()
+    assert len(lines) == 6
+    assert max(map(len, lines)) < 400
+
+
 # --- laws that the package's own mutants hardly reach --------------------------------------------
 
 
