@@ -133,15 +133,17 @@ def check_shift(function, world):
     def program(comm, n):
         x, out = coded(comm.rank, n), np.full(n, NOTHING, float)
         returned = function(comm, x, out)
-        return out, x, returned is out, comm.traffic.messages
+        what = "nothing" if returned is None else "something else"
+        what = "the array `out`" if returned is out else what
+        return out, x, what, comm.traffic.messages
 
     everyone = range(world.ranks)
     want = [coded((r - 1) % world.ranks, world.n) for r in everyone]
     outs, x, returned, messages = zip(*run_all(world, program), strict=True)
     compare(SHIFTED, world.name, want, outs, describe)
     compare(INPUT, f"{world.name}, `x`", [coded(r, world.n) for r in everyone], x, describe)
-    words = {True: "the array `out`", False: "something else"}.get
-    compare("shift returns `out`.", world.name, [True] * world.ranks, returned, words, "return")
+    want = ["the array `out`"] * world.ranks
+    compare("shift returns `out`.", world.name, want, returned, str, "return")
     if world.ranks > 1:
         laws.one_message(world, messages)
 
