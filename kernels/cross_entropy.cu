@@ -25,7 +25,7 @@
 
 #include "minidist.cuh"
 
-const float LOWEST = -3.402823466e38f;  // the least finite float32: inf - inf never arises
+constexpr float LOWEST = -3.402823466e38f;  // the least finite float32: inf - inf never arises
 
 // A label beyond the vocabulary would read another row's logit, so it stops the kernel instead.
 __device__ inline float logit_of(const float* logits, long long label, int vocabulary) {

@@ -88,7 +88,7 @@ __device__ inline void norm_ones(const float* x, const float* weight, float* y, 
 extern "C" __global__ void rms_norm_row_per_warp(const float* x, const float* weight, float* y,
                                                  float* r, float eps, int rows, int width) {
     int warps = gridDim.x * (blockDim.x / 32);
-    bool fours = width % 4 == 0 && aligned16(x) && aligned16(weight) && aligned16(y);
+    bool fours = width % 4 == 0 && aligned(x, 4) && aligned(weight, 4) && aligned(y, 4);
     for (int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32; row < rows; row += warps) {
         long long at = (long long)row * width;
         if (fours) norm_fours(x + at, weight, y + at, r + row, eps, width);
