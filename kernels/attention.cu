@@ -39,6 +39,8 @@
 
 constexpr float LOWEST = -3.402823466e38f;  // the least finite float32: inf - inf never arises
 
+__device__ inline float minus_infinity() { return __uint_as_float(0xff800000u); }
+
 // Step 1. o is where a thread adds up, so the largest score must be known before: two readings of k.
 
 __device__ inline float dot(const float* a, const float* b, int size) {
@@ -69,7 +71,7 @@ extern "C" __global__ void attention_naive(const float* q, const float* k, const
         sum += p;
     }
     for (int i = 0; i < size; i++) o[row * size + i] /= fmaxf(sum, 1.0f);
-    lse[row] = sum > 0.0f ? largest + logf(sum) : -INFINITY;
+    lse[row] = sum > 0.0f ? largest + logf(sum) : minus_infinity();
 }
 
 // Step 2. Four warps of 32 threads, each with four of the 16 queries. In a warp,
@@ -131,12 +133,13 @@ __device__ inline void weigh(Tile& tile, Running& my, const Shape& is, const lon
     int lane = threadIdx.x % 32, own = threadIdx.x / 32 * OWN;
     float score[OWN] = {};
     for (int i = 0; i < is.size; i++) {
+#pragma unroll
         for (int n = 0; n < OWN; n++) score[n] += tile.q[own + n][i] * tile.k[lane][i];
     }
 #pragma unroll
     for (int n = 0; n < OWN; n++) {
         bool visible = there && is.has(own + n) && k_pos <= q_pos[is.query(own + n)];
-        float x = visible ? score[n] : -INFINITY;
+        float x = visible ? score[n] : minus_infinity();
         float largest = fmaxf(my.largest[n], warp_max(x));
         float factor = expf(my.largest[n] - largest), p = expf(x - largest);
         tile.p[own + n][lane] = p;
@@ -174,7 +177,7 @@ __device__ void store(const Running& my, T* o, float* lse, const Shape& is) {
             float value = my.o[n][i] / fmaxf(my.sum[n], 1.0f);
             if (channel < is.size) o[row * is.size + channel] = down<T>(value);
         }
-        if (lane == 0) lse[row] = my.sum[n] > 0.0f ? my.largest[n] + logf(my.sum[n]) : -INFINITY;
+        if (lane == 0) lse[row] = my.sum[n] > 0.0f ? my.largest[n] + logf(my.sum[n]) : minus_infinity();
     }
 }
 
