@@ -65,7 +65,8 @@ __device__ int owner(const long long* offsets, int count, long long i) {
 template <typename Flat, typename T>
 __device__ void pack_search(Flat* flat, const unsigned long long* tensors, const long long* offsets,
                             int count, float scale) {
-    for (long long i = first_index(); i < offsets[count]; i += index_stride()) {
+    const long long n = offsets[count];
+    for (long long i = first_index(); i < n; i += index_stride()) {
         const int t = owner(offsets, count, i);
         const T* tensor = (const T*)tensors[t];
         flat[i] = down<Flat>(up(tensor[i - offsets[t]]) * scale);
@@ -75,7 +76,8 @@ __device__ void pack_search(Flat* flat, const unsigned long long* tensors, const
 template <typename Flat, typename T>
 __device__ void unpack_search(const Flat* flat, const unsigned long long* tensors,
                               const long long* offsets, int count, float scale) {
-    for (long long i = first_index(); i < offsets[count]; i += index_stride()) {
+    const long long n = offsets[count];
+    for (long long i = first_index(); i < n; i += index_stride()) {
         const int t = owner(offsets, count, i);
         T* tensor = (T*)tensors[t];
         tensor[i - offsets[t]] = down<T>(up(flat[i]) * scale);
