@@ -17,7 +17,7 @@
 //                    tensor. Two loads per block instead of a search per element, and within a chunk
 //                    four elements per load.
 //
-// `tensors` is an array of addresses in the memory of the device.
+// `tensors` is a table of pointers, itself in the memory of the device.
 //
 // Real systems: the block map is `multi_tensor_apply` of NVIDIA's Apex and PyTorch's `_foreach`
 // functions; PyTorch's data parallelism copies each gradient into its bucket by a launch of its own,
@@ -63,44 +63,42 @@ __device__ int owner(const long long* offsets, int count, long long i) {
 }
 
 template <typename Flat, typename T>
-__device__ void pack_search(Flat* flat, const unsigned long long* tensors, const long long* offsets,
+__device__ void pack_search(Flat* flat, const T* const* tensors, const long long* offsets,
                             int count, float scale) {
     const long long n = offsets[count];
     for (long long i = first_index(); i < n; i += index_stride()) {
         const int t = owner(offsets, count, i);
-        const T* tensor = (const T*)tensors[t];
-        flat[i] = down<Flat>(up(tensor[i - offsets[t]]) * scale);
+        flat[i] = down<Flat>(up(tensors[t][i - offsets[t]]) * scale);
     }
 }
 
 template <typename Flat, typename T>
-__device__ void unpack_search(const Flat* flat, const unsigned long long* tensors,
-                              const long long* offsets, int count, float scale) {
+__device__ void unpack_search(const Flat* flat, T* const* tensors, const long long* offsets,
+                              int count, float scale) {
     const long long n = offsets[count];
     for (long long i = first_index(); i < n; i += index_stride()) {
         const int t = owner(offsets, count, i);
-        T* tensor = (T*)tensors[t];
-        tensor[i - offsets[t]] = down<T>(up(flat[i]) * scale);
+        tensors[t][i - offsets[t]] = down<T>(up(flat[i]) * scale);
     }
 }
 
-extern "C" __global__ void pack_search_f32(float* flat, const unsigned long long* tensors,
+extern "C" __global__ void pack_search_f32(float* flat, const float* const* tensors,
                                            const long long* offsets, int count, float scale) {
-    pack_search<float, float>(flat, tensors, offsets, count, scale);
+    pack_search(flat, tensors, offsets, count, scale);
 }
-extern "C" __global__ void unpack_search_f32(const float* flat, const unsigned long long* tensors,
+extern "C" __global__ void unpack_search_f32(const float* flat, float* const* tensors,
                                              const long long* offsets, int count, float scale) {
-    unpack_search<float, float>(flat, tensors, offsets, count, scale);
+    unpack_search(flat, tensors, offsets, count, scale);
 }
 // The tensors are float32, the flat buffer bfloat16.
-extern "C" __global__ void pack_search_bf16(__nv_bfloat16* flat, const unsigned long long* tensors,
+extern "C" __global__ void pack_search_bf16(__nv_bfloat16* flat, const float* const* tensors,
                                             const long long* offsets, int count, float scale) {
-    pack_search<__nv_bfloat16, float>(flat, tensors, offsets, count, scale);
+    pack_search(flat, tensors, offsets, count, scale);
 }
 extern "C" __global__ void unpack_search_bf16(const __nv_bfloat16* flat,
-                                              const unsigned long long* tensors,
+                                              float* const* tensors,
                                               const long long* offsets, int count, float scale) {
-    unpack_search<__nv_bfloat16, float>(flat, tensors, offsets, count, scale);
+    unpack_search(flat, tensors, offsets, count, scale);
 }
 
 // --- step 3: one launch, with a map of the blocks -----------------------------------------------------
@@ -139,40 +137,39 @@ __device__ Chunk my_chunk(const long long* offsets, const int* tensor_of, const 
 }
 
 template <typename Flat, typename T>
-__device__ void pack_blocks(Flat* flat, const unsigned long long* tensors, const long long* offsets,
+__device__ void pack_blocks(Flat* flat, const T* const* tensors, const long long* offsets,
                             const int* tensor_of, const long long* begin_of, int chunk,
                             float scale) {
     const Chunk c = my_chunk(offsets, tensor_of, begin_of, chunk);
-    copy_chunk(flat + offsets[c.tensor] + c.begin, (const T*)tensors[c.tensor] + c.begin, scale,
-               c.n);
+    copy_chunk(flat + offsets[c.tensor] + c.begin, tensors[c.tensor] + c.begin, scale, c.n);
 }
 
 template <typename Flat, typename T>
-__device__ void unpack_blocks(const Flat* flat, const unsigned long long* tensors,
-                              const long long* offsets, const int* tensor_of,
-                              const long long* begin_of, int chunk, float scale) {
+__device__ void unpack_blocks(const Flat* flat, T* const* tensors, const long long* offsets,
+                              const int* tensor_of, const long long* begin_of, int chunk,
+                              float scale) {
     const Chunk c = my_chunk(offsets, tensor_of, begin_of, chunk);
-    copy_chunk((T*)tensors[c.tensor] + c.begin, flat + offsets[c.tensor] + c.begin, scale, c.n);
+    copy_chunk(tensors[c.tensor] + c.begin, flat + offsets[c.tensor] + c.begin, scale, c.n);
 }
 
-extern "C" __global__ void pack_blocks_f32(float* flat, const unsigned long long* tensors,
+extern "C" __global__ void pack_blocks_f32(float* flat, const float* const* tensors,
                                            const long long* offsets, const int* tensor_of,
                                            const long long* begin_of, int chunk, float scale) {
-    pack_blocks<float, float>(flat, tensors, offsets, tensor_of, begin_of, chunk, scale);
+    pack_blocks(flat, tensors, offsets, tensor_of, begin_of, chunk, scale);
 }
-extern "C" __global__ void unpack_blocks_f32(const float* flat, const unsigned long long* tensors,
+extern "C" __global__ void unpack_blocks_f32(const float* flat, float* const* tensors,
                                              const long long* offsets, const int* tensor_of,
                                              const long long* begin_of, int chunk, float scale) {
-    unpack_blocks<float, float>(flat, tensors, offsets, tensor_of, begin_of, chunk, scale);
+    unpack_blocks(flat, tensors, offsets, tensor_of, begin_of, chunk, scale);
 }
-extern "C" __global__ void pack_blocks_bf16(__nv_bfloat16* flat, const unsigned long long* tensors,
+extern "C" __global__ void pack_blocks_bf16(__nv_bfloat16* flat, const float* const* tensors,
                                             const long long* offsets, const int* tensor_of,
                                             const long long* begin_of, int chunk, float scale) {
-    pack_blocks<__nv_bfloat16, float>(flat, tensors, offsets, tensor_of, begin_of, chunk, scale);
+    pack_blocks(flat, tensors, offsets, tensor_of, begin_of, chunk, scale);
 }
 extern "C" __global__ void unpack_blocks_bf16(const __nv_bfloat16* flat,
-                                              const unsigned long long* tensors,
+                                              float* const* tensors,
                                               const long long* offsets, const int* tensor_of,
                                               const long long* begin_of, int chunk, float scale) {
-    unpack_blocks<__nv_bfloat16, float>(flat, tensors, offsets, tensor_of, begin_of, chunk, scale);
+    unpack_blocks(flat, tensors, offsets, tensor_of, begin_of, chunk, scale);
 }

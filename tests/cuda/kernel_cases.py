@@ -14,7 +14,7 @@ device. What lies in the same memory beside a view must be untouched afterwards,
 array that the reference does not name.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ class Want(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """One launch. ``reference`` returns {position of an argument: Want}."""
+    """One launch. ``reference`` returns {position of an argument: Want}, or by `Key` in a table."""
 
     name: str
     file: str
@@ -44,14 +44,42 @@ class Case:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     arguments: Callable[[], list[Any]]
-    reference: Callable[..., Mapping[int, Want]]
+    reference: Callable[..., Mapping[Any, Want]]
     shared_mem: int = 0
     any_order: bool = True  # the same bits in any order of threads; not so with float atomics
 
 
-def copies(arguments: Sequence[Any]) -> list[Any]:
-    """Return the arguments with every array copied: what a reference may look at."""
-    return [x.copy() if isinstance(x, np.ndarray) else x for x in arguments]
+@dataclass(frozen=True)
+class Table:
+    """An argument that is a table of pointers to arrays; the table lives where the arrays do."""
+
+    arrays: tuple[Any, ...]
+
+
+Key = int | tuple[int, int]
+"""Position of an array among the arguments; (position, place in the table) of one in a table."""
+
+
+def arrays_of(arguments: Sequence[Any]) -> dict[Key, Any]:
+    """Return all arrays among the arguments, on the host or on a device."""
+    found: dict[Key, Any] = {}
+    for i, x in enumerate(arguments):
+        if isinstance(x, Table):
+            found |= {(i, j): y for j, y in enumerate(x.arrays)}
+        elif hasattr(x, "dtype") and x.ndim:
+            found[i] = x
+    return found
+
+
+def change(arguments: Sequence[Any], into: Callable[[Any], Any]) -> list[Any]:
+    """Return the arguments with every array replaced."""
+
+    def changed(x: Any) -> Any:
+        if isinstance(x, Table):
+            return Table(tuple(map(into, x.arrays)))
+        return into(x) if hasattr(x, "dtype") and x.ndim else x
+
+    return [changed(x) for x in arguments]
 
 
 def whole(x: np.ndarray) -> np.ndarray:
@@ -66,83 +94,77 @@ def offset(x: np.ndarray) -> int:
     return x.ctypes.data - whole(x).ctypes.data if x.size else 0
 
 
-def bits(x: np.ndarray) -> np.ndarray:
-    """Return the bytes of an array as a flat array."""
-    return np.frombuffer(x.tobytes(), np.uint8)
+def elsewhere(arguments: Sequence[Any], into: Callable[[np.ndarray], Any]) -> list[Any]:
+    """Return the arguments in other memory: the same views of what ``into`` makes of each owner.
+
+    ``into`` returns an array as long, on the host or on a device.
+    """
+    moved: dict[int, Any] = {}
+
+    def view(x: np.ndarray) -> Any:
+        owner = whole(x)
+        if id(owner) not in moved:
+            moved[id(owner)] = into(owner.reshape(-1))
+        start = offset(x) // x.itemsize
+        return moved[id(owner)][start : start + x.size].reshape(x.shape)
+
+    return change(arguments, view)
+
+
+# --- the judge ------------------------------------------------------------------------------------
 
 
 def wrong(case: Case, before: Sequence[Any], after: Sequence[Any]) -> str:
-    """Return what is wrong after a launch, or ''. Both lists are host arrays and numbers.
+    """Return what is wrong after a launch, or ''.
 
-    ``before`` is what `case.arguments` gave; ``after`` has the same views, after the launch.
+    ``before`` is what `case.arguments` gave, ``after`` the same views (`elsewhere`) of host arrays
+    that hold what the launch has left.
     """
-    wanted = case.reference(*copies(before))
-    for at, want in wanted.items():
-        if text := _differs(after[at], want):
-            return f"{case.name}: argument {at}: {text}"
-    return _touched(case, wanted, before, after)
+    old, new = arrays_of(before), arrays_of(after)
+    wanted = case.reference(*change(before, np.copy))
+    for key, want in wanted.items():
+        if text := _differs(new[key], want):
+            return f"{case.name}: argument {key}: {text}"
+    results = {key: old[key] for key in wanted}
+    for key in old:
+        if text := _touched(old[key], new[key], results.values()):
+            return f"{case.name}: argument {key}: {text}"
+    return ""
 
 
 def _differs(got: np.ndarray, want: Want) -> str:
     values = np.asarray(want.values)
     if got.shape != values.shape:
         return f"the reference has shape {values.shape}, the argument {got.shape}"
-    mine, true = got.astype(np.float64), values.astype(np.float64)
     if got.dtype.kind in "iub":  # float64 does not hold all of them
         mine, true = got, values
         good = mine == true
     else:
+        mine, true = got.astype(np.float64), values.astype(np.float64)
         with np.errstate(invalid="ignore"):
-            near = np.abs(mine - true) <= np.broadcast_to(want.allowed, true.shape)
-        good = (mine == true) | near | (np.isnan(mine) & np.isnan(true))
+            good = np.abs(mine - true) <= want.allowed
+        good |= (mine == true) | (np.isnan(mine) & np.isnan(true))
     if good.all():
         return ""
     at = tuple(int(i) for i in np.argwhere(~good)[0])
     allowed = float(np.broadcast_to(want.allowed, true.shape)[at])
-    count = int(np.count_nonzero(~good))
     return (
-        f"{count} of {good.size} elements differ, the first is {at}: {mine[at]!r} instead of"
-        f" {true[at]!r}, allowed {allowed:.3g}"
+        f"{np.count_nonzero(~good)} of {good.size} elements differ, the first is {at}:"
+        f" {mine[at]!r} instead of {true[at]!r}, allowed {allowed:.3g}"
     )
 
 
-def _touched(case: Case, wanted: Mapping[int, Want], before: Sequence, after: Sequence) -> str:
-    """Say which memory has changed that no result lies in."""
-    arrays = [i for i, x in enumerate(before) if isinstance(x, np.ndarray)]
-    may_change = {
-        id(whole(before[i])): np.zeros(whole(before[i]).nbytes, bool) for i in arrays
-    }
-    for i in wanted:
-        start = offset(before[i])
-        may_change[id(whole(before[i]))][start : start + before[i].nbytes] = True
-    for i in arrays:
-        old, new = bits(whole(before[i])), bits(whole(after[i]))
-        at = np.flatnonzero((old != new) & ~may_change[id(whole(before[i]))])
-        if at.size:
-            where = (int(at[0]) - offset(before[i])) // before[i].itemsize
-            return f"{case.name}: argument {i}: element {where} was changed and is no result"
-    return ""
+def _touched(old: np.ndarray, new: np.ndarray, results: Iterable[np.ndarray]) -> str:
+    """Say what has changed, in the memory around a view, that is no result."""
+    changed = _bytes(whole(old)) != _bytes(whole(new))
+    for x in results:
+        if whole(x) is whole(old):
+            changed[offset(x) : offset(x) + x.nbytes] = False
+    if not changed.any():
+        return ""
+    at = (int(np.argmax(changed)) - offset(old)) // old.itemsize
+    return f"element {at} has changed and is no result"
 
 
-def like(arguments: Sequence[Any], into: Callable[[np.ndarray], Any]) -> list[Any]:
-    """Return the arguments elsewhere: the same views of what ``into`` makes of each whole array.
-
-    ``into`` gets a contiguous array that owns its memory; it may return a copy on the host or on a
-    device, flat and of bytes or of the same type.
-    """
-    moved: dict[int, Any] = {}
-    result = []
-    for x in arguments:
-        if isinstance(x, np.ndarray):
-            owner = whole(x)
-            if id(owner) not in moved:
-                moved[id(owner)] = into(owner)
-            x = _view(moved[id(owner)], x)
-        result.append(x)
-    return result
-
-
-def _view(owner: Any, x: np.ndarray) -> Any:
-    """Return the part of ``owner`` that ``x`` is of its own."""
-    start = offset(x) // x.itemsize
-    return owner.reshape(-1)[start : start + x.size].reshape(x.shape)
+def _bytes(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x).reshape(-1).view(np.uint8)
