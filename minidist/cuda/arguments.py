@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from minidist.arrays import asarray_like
 from minidist.cuda.kinds import DTYPES, Kind
 from minidist.cuda.signature import Parameter, Signature
 from minidist.errors import ArgumentError, KernelRangeError
@@ -49,12 +50,20 @@ class Memory:
     itemsize: int = 1
 
 
+@dataclass(frozen=True)
+class Table(Memory):
+    """A list of arrays for a pointer to pointers: ``entries``, and ``array`` of their addresses."""
+
+    entries: tuple[Memory, ...] = ()
+    array: Any = None
+
+
 Value = Memory | np.generic  # a pointer, or a scalar of the declared type
 
 
 def backend(name: str, args: Sequence[Any], wanted: str | None) -> str:
     """Return the back end whose arrays these are; without any, the one that is ``wanted``."""
-    found = [(i, home(arg)) for i, arg in enumerate(args) if home(arg)]
+    found = [(i, home(arg)) for i, given in enumerate(args) for arg in _each(given) if home(arg)]
     if not found:
         if wanted:
             return wanted
@@ -70,6 +79,10 @@ def backend(name: str, args: Sequence[Any], wanted: str | None) -> str:
                 f"{HOME[where]}; move one of them, a kernel runs in one place"
             )
     return where
+
+
+def _each(arg: Any) -> Sequence[Any]:
+    return arg if isinstance(arg, (list, tuple)) else (arg,)
 
 
 def home(arg: Any) -> str:
@@ -102,6 +115,8 @@ def _pointer(where: str, parameter: Parameter, arg: Any) -> Value:
     kind = parameter.kind
     if arg is None:
         return Memory(0, 0, "None")
+    if kind.stars > 1 and isinstance(arg, (list, tuple)):
+        return _table(where, kind, arg)
     if isinstance(arg, Pointer):
         found = Memory(arg.address, arg.nbytes, f"{arg.nbytes} bytes of raw memory")
     elif home(arg):
@@ -119,6 +134,18 @@ def _pointer(where: str, parameter: Parameter, arg: Any) -> Value:
     return found
 
 
+def _table(where: str, kind: Kind, args: Sequence[Any]) -> Table:
+    """Return the addresses of some arrays, in memory where the arrays are."""
+    one = Parameter("", Kind(kind.code, 1, kind.const))
+    entries = [_pointer(f"{where}[{i}]", one, arg) for i, arg in enumerate(args)]
+    memories = tuple(entry for entry in entries if isinstance(entry, Memory))
+    addresses = np.array([memory.address for memory in memories], np.uint64)
+    first = next((arg for arg in args if home(arg)), addresses)
+    array = asarray_like(addresses, first)
+    found = _array(where, Kind("u8", 1), array)
+    return Table(found.address, found.nbytes, f"table of {len(args)}", 8, memories, array)
+
+
 def _array(where: str, kind: Kind, array: Any) -> Memory:
     about = f"{array.dtype}[{', '.join(map(str, array.shape))}]"
     if not same(array.dtype, kind.dtype):
@@ -130,7 +157,8 @@ def _array(where: str, kind: Kind, array: Any) -> Memory:
             f"{where} is {about} and not C-contiguous (strides {array.strides}): "
             "use ascontiguousarray"
         )
-    if not kind.const and not getattr(array.flags, "writeable", True):
+    written = kind.stars == 1 and not kind.const
+    if written and not getattr(array.flags, "writeable", True):
         raise ArgumentError(
             f"{where} is {about} and read-only, and the kernel may write to it: pass a copy, "
             "or declare the parameter const"

@@ -80,7 +80,7 @@ ALLOWED = "float, double, __half, __nv_bfloat16, bool, integers, and pointers to
 class Kind:
     """The type of a parameter: ``stars`` is 0 for a scalar, 1 for a pointer, 2 for a table of them.
 
-    ``const`` says that what the pointer points to is not written.
+    ``const`` says that the elements are not written; the table itself never is.
     """
 
     code: str
@@ -122,7 +122,4 @@ def kind_of(tokens: list[str]) -> Kind | None:
     code = SCALARS.get(name) or (VECTORS.get(name) if stars else None)
     if code is None or stars > 2:
         return None
-    if stars > 1:  # const of a table: of the pointers in it
-        inner = tokens[tokens.index("*") + 1 :]
-        return Kind(code, stars, "const" in inner[: inner.index("*")])
     return Kind(code, stars, bool(stars) and "const" in element)
