@@ -2,8 +2,8 @@
 //
 //     score = q k / sqrt(size)        o = softmax(score) v        lse = log(sum(exp(score)))
 //
-//     q, o (batch, queries, groups, heads, size)        q_pos (queries)        lse like o, without size
-//     k, v (batch, keys, groups, size)                  k_pos (keys)
+//     q, o (batch, queries, groups, heads, size)     q_pos (queries)     lse like o, without size
+//     k, v (batch, keys, groups, size)               k_pos (keys)
 //
 // A query sees the keys whose position is not larger than its own, in whatever order they are
 // stored. `heads` query heads share the keys and values of their group. A query that sees nothing
@@ -17,8 +17,8 @@
 //               once and used by all 16; each score is computed once
 //
 // How can a softmax be taken of scores that come 32 at a time? By the rule of "online softmax":
-// keep the largest score so far, the sum, and o as if these were all keys. When a larger score turns
-// up, what has been added so far is too large by one factor, exp(new largest - old largest):
+// keep the largest score so far, the sum, and o as if these were all keys. When a larger score
+// turns up, what has been added so far is too large by one factor, exp(new - old largest):
 //
 //     factor = exp(old - new)       sum = sum factor + sum(p)       o = o factor + p v
 //
@@ -41,7 +41,7 @@ constexpr float LOWEST = -3.402823466e38f;  // the least finite float32: inf - i
 
 __device__ inline float minus_infinity() { return __uint_as_float(0xff800000u); }
 
-// Step 1. o is where a thread adds up, so the largest score must be known before: two readings of k.
+// Step 1. A thread adds up in o, so the largest score must be known before: k is read twice.
 
 __device__ inline float dot(const float* a, const float* b, int size) {
     float sum = 0.0f;
@@ -50,9 +50,9 @@ __device__ inline float dot(const float* a, const float* b, int size) {
 }
 
 extern "C" __global__ void attention_naive(const float* q, const float* k, const float* v,
-                                           const long long* q_pos, const long long* k_pos, float* o,
-                                           float* lse, int batch, int queries, int keys, int groups,
-                                           int heads, int size) {
+                                           const long long* q_pos, const long long* k_pos,
+                                           float* o, float* lse, int batch, int queries, int keys,
+                                           int groups, int heads, int size) {
     long long row = first_index();  // of q, o and lse: ((b queries + t) groups + g) heads + head
     if (row >= (long long)batch * queries * groups * heads) return;
     int group = (int)(row / heads % groups), t = (int)(row / heads / groups % queries);
@@ -105,7 +105,9 @@ struct Shape {
         return (((long long)sample * queries + query(c)) * groups + group) * heads +
                (first + c) % heads;
     }
-    __device__ long long key(int s) const { return ((long long)sample * keys + s) * groups + group; }
+    __device__ long long key(int s) const {
+        return ((long long)sample * keys + s) * groups + group;
+    }
 };
 
 template <typename T> __device__ void load_queries(Tile& tile, const T* q, const Shape& is) {
@@ -177,7 +179,8 @@ __device__ void store(const Running& my, T* o, float* lse, const Shape& is) {
             float value = my.o[n][i] / fmaxf(my.sum[n], 1.0f);
             if (channel < is.size) o[row * is.size + channel] = down<T>(value);
         }
-        if (lane == 0) lse[row] = my.sum[n] > 0.0f ? my.largest[n] + logf(my.sum[n]) : minus_infinity();
+        float sum = my.sum[n];
+        if (lane == 0) lse[row] = sum > 0.0f ? my.largest[n] + logf(sum) : minus_infinity();
     }
 }
 
@@ -220,8 +223,8 @@ __device__ void attention_tiled(const T* q, const T* k, const T* v, const long l
 
 extern "C" __global__ void attention_tiled_f32(const float* q, const float* k, const float* v,
                                                const long long* q_pos, const long long* k_pos,
-                                               float* o, float* lse, int batch, int queries, int keys,
-                                               int groups, int heads, int size) {
+                                               float* o, float* lse, int batch, int queries,
+                                               int keys, int groups, int heads, int size) {
     attention_tiled(q, k, v, q_pos, k_pos, o, lse, batch, queries, keys, groups, heads, size);
 }
 
@@ -229,8 +232,8 @@ extern "C" __global__ void attention_tiled_f32(const float* q, const float* k, c
 
 extern "C" __global__ void attention_tiled_bf16(const __nv_bfloat16* q, const __nv_bfloat16* k,
                                                 const __nv_bfloat16* v, const long long* q_pos,
-                                                const long long* k_pos, __nv_bfloat16* o, float* lse,
-                                                int batch, int queries, int keys, int groups,
-                                                int heads, int size) {
+                                                const long long* k_pos, __nv_bfloat16* o,
+                                                float* lse, int batch, int queries, int keys,
+                                                int groups, int heads, int size) {
     attention_tiled(q, k, v, q_pos, k_pos, o, lse, batch, queries, keys, groups, heads, size);
 }

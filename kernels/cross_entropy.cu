@@ -35,9 +35,9 @@ __device__ inline float logit_of(const float* logits, long long label, int vocab
 
 // Step 1: a thread does a row.
 
-extern "C" __global__ void cross_entropy_row_per_thread(const float* logits, const long long* labels,
-                                                        float* losses, float* p, int rows,
-                                                        int vocabulary) {
+extern "C" __global__ void cross_entropy_row_per_thread(const float* logits,
+                                                        const long long* labels, float* losses,
+                                                        float* p, int rows, int vocabulary) {
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     const float* x = logits + (long long)row * vocabulary;
@@ -52,9 +52,9 @@ extern "C" __global__ void cross_entropy_row_per_thread(const float* logits, con
 
 // Step 2: a block does a row, in three readings.
 
-extern "C" __global__ void cross_entropy_three_readings(const float* logits, const long long* labels,
-                                                        float* losses, float* p, int rows,
-                                                        int vocabulary) {
+extern "C" __global__ void cross_entropy_three_readings(const float* logits,
+                                                        const long long* labels, float* losses,
+                                                        float* p, int rows, int vocabulary) {
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         const float* x = logits + (long long)row * vocabulary;
         float* p_row = p + (long long)row * vocabulary;

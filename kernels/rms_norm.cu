@@ -50,16 +50,19 @@ extern "C" __global__ void rms_norm_row_per_block(const float* x, const float* w
         float sum = 0.0f;
         for (int i = threadIdx.x; i < width; i += blockDim.x) sum += x_row[i] * x_row[i];
         float scale = 1.0f / sqrtf(block_sum(sum) / width + eps);
-        for (int i = threadIdx.x; i < width; i += blockDim.x) y_row[i] = x_row[i] * scale * weight[i];
+        for (int i = threadIdx.x; i < width; i += blockDim.x) {
+            y_row[i] = x_row[i] * scale * weight[i];
+        }
         if (threadIdx.x == 0) r[row] = scale;
     }
 }
 
 // Step 3: a warp does a row. Its threads exchange their sums through registers, so no warp waits
 // for another; and where rows begin on a multiple of 16 bytes, one load brings four numbers.
+// To be launched with blocks of whole warps.
 
-__device__ inline void norm_fours(const float* x, const float* weight, float* y, float* r, float eps,
-                                  int width) {
+__device__ inline void norm_fours(const float* x, const float* weight, float* y, float* r,
+                                  float eps, int width) {
     int lane = threadIdx.x % 32;
     float sum = 0.0f;
     for (int i = lane * 4; i < width; i += 128) {
@@ -98,8 +101,9 @@ extern "C" __global__ void rms_norm_row_per_warp(const float* x, const float* we
 
 // Backward, the rows: dx, a block does a row as in step 2.
 
-extern "C" __global__ void rms_norm_backward_dx(const float* dy, const float* x, const float* weight,
-                                                const float* r, float* dx, int rows, int width) {
+extern "C" __global__ void rms_norm_backward_dx(const float* dy, const float* x,
+                                                const float* weight, const float* r, float* dx,
+                                                int rows, int width) {
     for (int row = blockIdx.x; row < rows; row += gridDim.x) {
         long long at = (long long)row * width;
         float sum = 0.0f, scale = r[row];
@@ -116,8 +120,9 @@ extern "C" __global__ void rms_norm_backward_dx(const float* dy, const float* x,
 // Backward, the columns, first stage: block (i, j) sums the rows of part j in the channels of its
 // threads. Neighbouring threads read neighbouring channels, and each adds its rows from the top.
 
-extern "C" __global__ void rms_norm_backward_partial(const float* dy, const float* x, const float* r,
-                                                     float* partial, int rows, int width) {
+extern "C" __global__ void rms_norm_backward_partial(const float* dy, const float* x,
+                                                     const float* r, float* partial, int rows,
+                                                     int width) {
     int channel = blockIdx.x * blockDim.x + threadIdx.x;
     if (channel >= width) return;
     int part = blockIdx.y, parts = gridDim.y, step = (rows + parts - 1) / parts;
@@ -131,8 +136,8 @@ extern "C" __global__ void rms_norm_backward_partial(const float* dy, const floa
 
 // Backward, the columns, second stage: a thread adds the parts of a channel, in their order.
 
-extern "C" __global__ void rms_norm_backward_dweight(const float* partial, float* dweight, int parts,
-                                                     int width) {
+extern "C" __global__ void rms_norm_backward_dweight(const float* partial, float* dweight,
+                                                     int parts, int width) {
     int channel = blockIdx.x * blockDim.x + threadIdx.x;
     if (channel >= width) return;
     float sum = 0.0f;

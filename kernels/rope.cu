@@ -4,8 +4,8 @@
 //
 //     angle = t base^(-2j/size)         a' = a cos - b sin          b' = b cos + a sin
 //
-// x is (batch, length, heads, size): one head of one position lies together. Turning a gradient back
-// is turning by minus the angle, so forward and backward are one kernel: `direction` is 1 or -1.
+// x is (batch, length, heads, size): one head of one position lies together. A gradient is turned
+// back, by minus the angle, so forward and backward are one kernel: `direction` is 1 or -1.
 //
 //     a head:   a a a a a a a a | b b b b b b b b
 //                   j      \________/  j + size/2

@@ -36,14 +36,16 @@ __device__ inline Gradients gated_backward(float dh, float g, float up) {
 // Step 1: as array code does it, one kernel for each operation.
 
 extern "C" __global__ void silu_f32(const float* gate, float* silu, long long n) {
-    for (long long i = first_index(); i < n; i += index_stride()) silu[i] = gate[i] * sigmoid(gate[i]);
+    for (long long i = first_index(); i < n; i += index_stride()) {
+        silu[i] = gate[i] * sigmoid(gate[i]);
+    }
 }
 
 extern "C" __global__ void multiply_f32(const float* a, const float* b, float* out, long long n) {
     for (long long i = first_index(); i < n; i += index_stride()) out[i] = a[i] * b[i];
 }
 
-// Step 2: one kernel. `from` is where the loop starts: step 3 uses it for what does not fill a four.
+// Step 2: one kernel. `from` is where the loop starts: step 3 has it do what fills no four.
 
 template <typename T>
 __device__ void swiglu_ones(const T* gate, const T* ups, T* h, long long from, long long n) {
@@ -71,7 +73,8 @@ __device__ void swiglu_fours(const T* gate, const T* ups, T* h, long long n) {
     long long full = fours ? n / 4 : 0;
     for (long long i = first_index(); i < full; i += index_stride()) {
         float4 g = load4(gate + 4 * i), u = load4(ups + 4 * i);
-        store4(h + 4 * i, make_float4(gated(g.x, u.x), gated(g.y, u.y), gated(g.z, u.z), gated(g.w, u.w)));
+        store4(h + 4 * i, make_float4(gated(g.x, u.x), gated(g.y, u.y),  //
+                                      gated(g.z, u.z), gated(g.w, u.w)));
     }
     swiglu_ones(gate, ups, h, 4 * full, n);
 }
