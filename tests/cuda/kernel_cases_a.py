@@ -1,4 +1,4 @@
-"""Cases of elementwise.cu, pack.cu, reduce.cu and adamw.cu.
+"""Cases of elementwise.cu, pack.cu and adamw.cu.
 
 Lengths are 0, below a block, odd, and more than the grid has threads. ``start`` says how many
 elements behind the begin of its memory an array begins: 1 makes it unaligned for float4 and for
@@ -14,7 +14,7 @@ import numpy as np
 from ml_dtypes import bfloat16
 
 from tests.cuda import references as ref
-from tests.cuda.kernel_cases import Case, Table
+from tests.cuda.kernel_cases import Case
 
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": bfloat16}
 MARGIN = 3  # elements behind each array that must stay as they are
@@ -26,6 +26,11 @@ def view(values: Any, dtype: Any, start: int = 0) -> np.ndarray:
     owner = np.full(start + values.size + MARGIN, 77).astype(dtype)
     owner[start : start + values.size] = values.astype(dtype).reshape(-1)
     return owner[start : start + values.size].reshape(values.shape)
+
+
+def unset(n: int, dtype: Any, start: int = 0) -> np.ndarray:
+    """Return an array for results, as a part of a longer one: what is not written stays NaN."""
+    return view(np.full(n, np.nan), dtype, start)
 
 
 def draw(name: str) -> np.random.Generator:
@@ -61,7 +66,7 @@ def operands(
             a[:6], b[:6] = (6e4, np.nan, 1, np.inf, -0.0, np.inf), (6e4, 1, np.nan, 1, 0.0, -np.inf)
         first = view(a, dtype, starts[1] or 0)
         second = view(b, dtype, starts[2] or 0)
-        out = view(np.zeros(n), dtype, starts[0] or 0)
+        out = unset(n, dtype, starts[0] or 0)
         if starts[0] is None:
             out = first
         elif starts[1] is None:
@@ -104,9 +109,7 @@ def bucket(
 ) -> Callable[[], list[Any]]:
     def arguments() -> list[Any]:
         rng = draw(name)
-        tensors = Table(
-            tuple(view(rng.standard_normal(n), np.float32, start * t) for t, n in enumerate(sizes))
-        )
+        tensors = [view(rng.standard_normal(n), np.float32, start * t) for t, n in enumerate(sizes)]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         flat = view(rng.standard_normal(offsets[-1]), flat_type, start)
         where = [*block_map(sizes), CHUNK] if mapped else [len(sizes)]
@@ -126,7 +129,7 @@ def pack() -> Iterator[Case]:
 
             def arguments(n=n, start=start, to=to, source=source, name=name) -> list[Any]:
                 values = draw(name).standard_normal(n)
-                return [view(np.zeros(n), to, start), view(values, source, 2 * start), 1 / 3, n]
+                return [unset(n, to, start), view(values, source, 2 * start), 1 / 3, n]
 
             yield Case(name, "pack.cu", kernel, (2,), (32,), arguments, ref.convert)
     for way in ("search", "blocks"):
@@ -142,126 +145,6 @@ def pack() -> Iterator[Case]:
                             continue  # nothing to launch
                     arguments = bucket(name, TYPES[kind], sizes, start, way == "blocks")
                     yield Case(name, "pack.cu", kernel, grid, (8,), arguments, reference)
-
-
-# --- reduce.cu ------------------------------------------------------------------------------------
-
-
-def integers(name: str, n: int, start: int) -> np.ndarray:
-    """Return small integers as float32: all their sums are exact."""
-    return view(draw(name).integers(-99, 100, n), np.float32, start)
-
-
-def normals(name: str, n: int, start: int) -> np.ndarray:
-    return view(draw(name).standard_normal(n), np.float32, start)
-
-
-def spoilt(*values: float) -> Callable[[str, int, int], np.ndarray]:
-    """Return what makes normal numbers, with these values from the middle on."""
-
-    def make(name: str, n: int, start: int) -> np.ndarray:
-        x = normals(name, n, start)
-        x[n // 2 : n // 2 + len(values)] = values
-        return x
-
-    return make
-
-
-def reduction(
-    kernel: str,
-    grid: int,
-    block: int,
-    n: int,
-    reference: Callable[..., Any],
-    make: Callable[[str, int, int], np.ndarray] = integers,
-    start: int = 0,
-    before: Callable[[], list[Any]] | None = None,
-    shared: int = 0,
-) -> Case:
-    """Return a case with x and n behind what ``before`` gives: an array of a float per block."""
-    name = f"{kernel}, {n} by {grid} x {block}, from {start}, {getattr(make, '__name__', '')}"
-    first = before or (lambda: [view(np.zeros(grid), np.float32)])
-    return Case(
-        name,
-        "reduce.cu",
-        kernel,
-        (grid,),
-        (block,),
-        lambda: [*first(), make(name, n, start), n],
-        reference,
-        shared_mem=shared,
-    )
-
-
-def scratch(grid: int, dtype: Any) -> Callable[[], list[Any]]:
-    """Return what makes out, parts and the counter of a reduction in one launch."""
-    return lambda: [
-        view(np.zeros(1), dtype),
-        view(np.zeros(grid), dtype),
-        view(np.zeros(1), np.uint32),
-    ]
-
-
-def reduce() -> Iterator[Case]:
-    for n in (0, 1, 1000):
-        yield reduction("sum_one_thread", 1, 32, n, ref.total())
-    yield reduction("sum_one_thread", 2, 3, 1000, ref_first(ref.total(1000)), normals)
-    for grid, block, n in ((1, 32, 0), (1, 64, 50), (3, 32, 90), (2, 37, 70), (1, 1024, 1000)):
-        for kernel in ("sum_interleaved", "sum_sequential"):
-            yield reduction(kernel, grid, block, n, ref.block_sums(block), shared=4 * block)
-    for grid, block in ((1, 1), (1, 33), (2, 64), (3, 75), (1, 1024)):
-        for n, start in ((0, 0), (5, 0), (1003, 0), (1002, 1)):
-            x = (n, start)
-            sums = ref.stride_sums(block, fit=start == 0)
-            yield reduction("sum_warps", grid, block, n, sums, start=start)
-            for kernel, dtype, reference in (
-                ("sum_last_block", np.float32, ref.grid_total()),
-                ("sum_squares", np.float64, ref.squares),
-                ("largest", np.float32, ref.largest),
-            ):
-                before = scratch(grid, dtype)
-                yield reduction(kernel, grid, block, x[0], reference, integers, start, before)
-    # The longest way: 1 element in 128 threads x 4 accumulators or so, 2 for these, 5 in a warp, 2
-    # between warps, then 1 block after another: far fewer than 40 additions for 1000 elements.
-    two = scratch(2, np.float32)
-    yield reduction("sum_last_block", 2, 64, 1000, ref.grid_total(40), normals, 0, two)
-    yield reduction("largest", 2, 64, 1000, ref.largest, spoilt(np.nan, np.inf), 0, two)
-    yield reduction("largest", 2, 64, 70, ref.largest, spoilt(np.inf), 1, two)
-    huge = scratch(2, np.float64)  # squares beyond what float32 holds
-    yield reduction("sum_squares", 2, 64, 99, ref.squares, spoilt(1e30, -3e38), 0, huge)
-    yield from finite()
-
-
-def ref_first(reference: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the reference of a kernel that writes the first element of its output alone."""
-
-    def first(out: Any, x: Any, n: int) -> Any:
-        want = reference(out[:1], x, n)[0]
-        rest = ref.Want(np.append(want.values, out[1:]), np.append(want.allowed, 0 * out[1:]))
-        return {0: rest}
-
-    return first
-
-
-def finite() -> Iterator[Case]:
-    for suffix, dtype in (("", np.float32), ("_bf16", bfloat16)):
-        for n, bad, flag in (
-            (0, (), 0),
-            (300, (), 0),
-            (300, (), 1),
-            (300, (np.nan,), 0),
-            (301, (-np.inf, 1, np.inf), 0),
-            (1, (np.nan,), 0),
-            (300, (3e38,), 0),
-        ):
-            kernel = f"find_not_finite{suffix}"
-            name = f"{kernel}, {n} with {bad}, flag {flag}"
-
-            def arguments(n=n, bad=bad, flag=flag, dtype=dtype, name=name) -> list[Any]:
-                x = view(spoilt(*bad)(name, n, 1), dtype, 1)
-                return [view([flag], np.uint32), x, n]
-
-            yield Case(name, "reduce.cu", kernel, (2,), (64,), arguments, ref.not_finite)
 
 
 # --- adamw.cu -------------------------------------------------------------------------------------
@@ -312,4 +195,4 @@ def adamw() -> Iterator[Case]:
                 yield Case(name, "adamw.cu", kernel, (2,), (32,), arguments, reference)
 
 
-CASES = [*elementwise(), *pack(), *reduce(), *adamw()]
+CASES = [*elementwise(), *pack(), *adamw()]
