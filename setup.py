@@ -50,7 +50,7 @@ setup(
         "Programming Language :: Python :: 3",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
-    # kernels/ stands beside the package, where people look for it; in a wheel it is minidist/kernels.
+    # kernels/ stands beside the package, where people look for it. In a wheel it is inside.
     packages=[*find_packages(include=["minidist", "minidist.*"]), "minidist.kernels"],
     package_dir={"minidist.kernels": "kernels"},
     package_data={
