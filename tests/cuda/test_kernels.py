@@ -8,10 +8,10 @@ import pytest
 from ml_dtypes import bfloat16
 
 from minidist import cuda
-from tests.cuda import kernel_cases_a, kernel_cases_b, kernel_cases_reduce
-from tests.cuda.kernel_cases import Case, arrays_of, change, elsewhere, wrong
+from tests.cuda import kernel_cases_a, kernel_cases_b
+from tests.cuda.kernel_cases import Case, arrays_of, elsewhere, wrong
 
-CASES = [*kernel_cases_a.CASES, *kernel_cases_reduce.CASES, *kernel_cases_b.CASES]
+CASES = [*kernel_cases_a.CASES, *kernel_cases_b.CASES]
 NAMES = [case.name for case in CASES]
 BFLOAT16 = np.dtype(bfloat16)
 
