@@ -163,8 +163,8 @@ def reduce_cases() -> Iterator[Case]:
             ):
                 before = scratch(grid, dtype)
                 yield reduction(kernel, grid, block, n, reference, integers, start, before)
-    # The longest way: 2 to 4 elements in each accumulator of a thread, 2 additions for these, 5 in a
-    # warp, 1 for two warps, and 7 more for the two blocks: fewer than 40 for 1000 elements.
+    # The longest way: 2 to 4 elements in each accumulator of a thread, 2 additions for these, 5 in
+    # a warp, 1 for two warps, and 7 more for the two blocks: fewer than 40 for 1000 elements.
     two = scratch(2, np.float32)
     yield reduction("sum_last_block", 2, 64, 1000, grid_total(40), normals, 0, two)
     yield reduction("largest", 2, 64, 1000, largest, spoilt(np.nan, np.inf), 0, two)
