@@ -89,7 +89,8 @@ class Kind:
 
     def __str__(self) -> str:
         lanes = f" x {self.lanes}" if self.lanes > 1 else ""
-        return f"{'const ' if self.const else ''}{self.dtype}{lanes}{'*' * self.stars}"
+        element = DTYPES[self.code.partition("x")[0]]
+        return f"{'const ' if self.const else ''}{element}{lanes}{'*' * self.stars}"
 
     @property
     def lanes(self) -> int:

@@ -23,6 +23,7 @@ BOUNDS = rf"(?:__launch_bounds__\s*{PARENTHESES}\s*)?"
 DECLARED = rf"__global__\s+(?:static\s+|inline\s+)?{BOUNDS}void\s+{BOUNDS}"
 ENTRY = re.compile(rf'extern\s+"C"\s+{DECLARED}(\w+)\s*\(')
 DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n\\]|\\\n|\\.)*", re.M)
+ALIAS = re.compile(r"\btypedef\s+([\w\s]+?)\s+(\w+)\s*;|\busing\s+(\w+)\s*=\s*([\w\s]+);")
 TOKEN = re.compile(r"\w+|\S")
 
 
@@ -54,7 +55,7 @@ def signatures(source: Source, expressions: tuple[str, ...] = (),
 
     ``defines`` are the macros of the command line, which may name types.
     """
-    macros = {name: str(value) for name, value in defines.items()}
+    macros = aliases(source) | {name: str(value) for name, value in defines.items()}
     text = code_of(source.text)
     found = {}
     for match in ENTRY.finditer(text):
@@ -63,6 +64,16 @@ def signatures(source: Source, expressions: tuple[str, ...] = (),
         found[name] = Signature(name, parameters(listed, macros, place), place, match.start())
     for expression in expressions:
         found[expression] = instance(source, expression, macros)
+    return found
+
+
+def aliases(source: Source) -> dict[str, str]:
+    """Return the names that the file and its headers give to types, as in typedef float real."""
+    found = {}
+    for text in (*source.headers.values(), source.text):
+        for match in ALIAS.finditer(code_of(text)):
+            old, name, other, its = match.groups()
+            found[name or other] = old or its
     return found
 
 
