@@ -33,7 +33,7 @@ def attention_reference(q, k, v, q_pos, k_pos, o, lse, batch, queries, keys, gro
 
 ATTENTION = {  # what: (batch, queries, keys, groups, heads, size)
     "of one number": (1, 1, 1, 1, 1, 1),
-    "with grouped heads": (2, 5, 7, 2, 3, 4),
+    "with grouped heads": (2, 6, 7, 2, 4, 4),
     "over several tiles": (1, 33, 70, 1, 2, 20),
     "of the largest heads": (1, 3, 35, 2, 1, 128),
     "with more heads than a tile has rows": (1, 2, 9, 1, 19, 8),

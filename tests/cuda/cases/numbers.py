@@ -31,6 +31,11 @@ def unaligned(x: np.ndarray) -> np.ndarray:
     return room[1:-1].reshape(x.shape)
 
 
+def unaligned_at(at: int | None, arguments: list[Any]) -> list[Any]:
+    """Return the arguments with one array unaligned, or with none."""
+    return [unaligned(x) if i == at else x for i, x in enumerate(arguments)]
+
+
 def unset(*shape: int, dtype: Any = np.float32) -> np.ndarray:
     """Return an array for results: what a kernel forgets to write stays NaN."""
     return np.full(shape, np.nan, dtype)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from minidist import ops
-from tests.cuda.cases.numbers import numbers, over, unaligned, unset, wide
+from tests.cuda.cases.numbers import numbers, over, unaligned_at, unset, wide
 from tests.cuda.kernel_cases import TINY, U32, Case, Want
 
 EPS = np.float32(1e-5)
@@ -74,15 +74,18 @@ def rms_norm_cases() -> Iterator[Case]:
                 ],
                 rms_norm_reference,
             )  # fmt: skip
-    yield Case(
-        "rms_norm_row_per_warp, 16 bytes at a time are not possible",
-        "rms_norm.cu",
-        "rms_norm_row_per_warp",
-        (3,),
-        (64,),
-        lambda: [unaligned(numbers(5, 8)), numbers(8, seed=1), unset(5, 8), unset(5), EPS, 5, 8],
-        rms_norm_reference,
-    )
+    for at in range(3):  # x, weight or y does not begin on a multiple of 16 bytes
+        yield Case(
+            f"rms_norm_row_per_warp, argument {at} unaligned",
+            "rms_norm.cu",
+            "rms_norm_row_per_warp",
+            (3,),
+            (64,),
+            lambda at=at: unaligned_at(
+                at, [numbers(5, 8), numbers(8, seed=1), unset(5, 8), unset(5), EPS, 5, 8]
+            ),
+            rms_norm_reference,
+        )
     yield Case(
         "rms_norm of zeros",
         "rms_norm.cu",

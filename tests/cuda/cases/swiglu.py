@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from minidist import ops
-from tests.cuda.cases.numbers import BF16, numbers, rounding, unaligned, unset, wide
+from tests.cuda.cases.numbers import BF16, numbers, rounding, unaligned_at, unset, wide
 from tests.cuda.kernel_cases import TINY, U32, Case, Want
 
 
@@ -73,32 +73,28 @@ def swiglu_cases() -> Iterator[Case]:
 def swiglu_steps(n: int, step: str, dtype: np.dtype) -> Iterator[Case]:
     name = f"{step}_{'bf16' if dtype == BF16 else 'f32'}"
 
-    def forward(place=np.ascontiguousarray):
-        return [place(gates(n, dtype)), numbers(n, seed=1, dtype=dtype), unset(n, dtype=dtype), n]
+    def forward():
+        return [gates(n, dtype), numbers(n, seed=1, dtype=dtype), unset(n, dtype=dtype), n]
 
-    def backward(place=np.ascontiguousarray):
+    def backward():
         return [
-            numbers(n, seed=2, dtype=dtype), gates(n, dtype),
-            place(numbers(n, seed=1, dtype=dtype)), unset(n, dtype=dtype), unset(n, dtype=dtype), n,
+            numbers(n, seed=2, dtype=dtype), gates(n, dtype), numbers(n, seed=1, dtype=dtype),
+            unset(n, dtype=dtype), unset(n, dtype=dtype), n,
         ]  # fmt: skip
 
-    for place in (np.ascontiguousarray, unaligned):
-        where = ", unaligned" if place is unaligned else ""
-        yield Case(
-            f"swiglu_{name} of {n}{where}",
-            "swiglu.cu",
-            f"swiglu_{name}",
-            (2,),
-            (50,),
-            lambda place=place: forward(place),
-            swiglu_reference,
-        )
-        yield Case(
-            f"swiglu_backward_{name} of {n}{where}",
-            "swiglu.cu",
-            f"swiglu_backward_{name}",
-            (2,),
-            (50,),
-            lambda place=place: backward(place),
-            swiglu_backward_reference,
-        )
+    for kernel, arguments, reference, arrays in (
+        (f"swiglu_{name}", forward, swiglu_reference, 3),
+        (f"swiglu_backward_{name}", backward, swiglu_backward_reference, 5),
+    ):
+        views = range(arrays) if n == 64 and step == "four" else ()
+        for at in (None, *views):
+            where = "" if at is None else f", argument {at} unaligned"
+            yield Case(
+                f"{kernel} of {n}{where}",
+                "swiglu.cu",
+                kernel,
+                (2,),
+                (50,),
+                lambda at=at, arguments=arguments: unaligned_at(at, arguments()),
+                reference,
+            )
