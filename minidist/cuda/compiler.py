@@ -85,7 +85,7 @@ def _find(chosen: str, path: str) -> Compiler:
     for candidate in [chosen] if chosen.strip() else CANDIDATES:
         first, *rest = shlex.split(candidate)
         if there := shutil.which(first, path=path):
-            command = (os.path.realpath(there) if not rest else there, *rest)
+            command = (os.path.abspath(there), *rest)
             said = subprocess.run([*command, "--version"], capture_output=True, text=True)
             if said.returncode == 0:
                 return Compiler(command, said.stdout.partition("\n")[0])

@@ -103,7 +103,7 @@ class Library:
         said = ctypes.create_string_buffer(4096)
         self.handle[f"md_signature_{symbol}"](said)
         # For a pointer to pointers, const may stand in several places, which make no difference.
-        compiled = re.sub(r"\*c?\*c?", "**", said.value.decode().replace("v", "")).strip()
+        compiled = re.sub(r"\*c?\*c?", "**", said.value.decode()).strip()
         read = " ".join(p.kind.word.replace("**c", "**") for p in signature.parameters)
         if compiled != read:
             raise KernelError(

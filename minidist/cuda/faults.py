@@ -84,6 +84,7 @@ def error(
     what = WHAT.get(outcome.kind, f"fault {outcome.kind}")
     if outcome.kind in (OUT_OF_BOUNDS, CONST_WRITE):
         what = access(outcome, signature, values)
+        said = said if outcome.argument < 0 else ""  # an element says it better
     elif said:
         what, said = f"{what}: {said}", ""
     return KernelFault(f"{signature.name}: {shortened(what)}{where}\n{shortened(said)}".strip())

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minidist.cuda.arguments import Memory, Value
+from minidist.cuda.arguments import GPU, Memory, Value, home
 from minidist.cuda.limits import STATIC_SHARED
 from minidist.cuda.signature import Signature
 from minidist.cuda.source import Source
@@ -100,7 +100,7 @@ class Library:
 
 def device_of(signature: Signature, args: Sequence[Any]) -> Any:
     """Return the device of all arrays, or raise ArgumentError if they have none in common."""
-    found = [(i, arg.device) for i, arg in enumerate(args) if hasattr(arg, "device")]
+    found = [(i, arg.device) for i, arg in enumerate(args) if home(arg) == GPU]
     for i, device in found:
         first, wanted = found[0]
         if device.id != wanted.id:

@@ -41,6 +41,7 @@ def translate(source: Source, kernels: Sequence[Signature]) -> dict[str, str]:
         '#include "emulated_cuda.h"',
         rewrite(source, source.path, copies),
         f'#line 1 "{LAUNCHER}"',
+        "MD_MODULE",
         *(entry(source, kernel, symbol) for symbol, kernel in symbols(kernels).items()),
     ]
     files = {name: rewrite(source, path, copies) for path, name in copies.items()}
