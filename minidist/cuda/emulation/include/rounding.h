@@ -94,7 +94,7 @@ MD_INLINE double md_odd_sum(double a, double b) {
 
 // An integer as a float to odd, in two exact parts: 64 bits do not fit in one double.
 template <class Integer> MD_INLINE float md_odd_integer(Integer value) {
-    const Integer low = value & 0xffff;
+    const Integer low = (Integer)(value % 0x10000);
     return md_odd_float(md_odd_sum((double)(Integer)(value - low), (double)low));
 }
 
