@@ -15,11 +15,15 @@ device. What lies in the same memory beside a view must be untouched afterwards,
 array that the reference does not name.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from minidist import cuda
+from minidist.arrays import to_host
 
 TINY = 2.0**-126
 """The smallest normal float32: a GPU may flush what is smaller to zero (CuPy has it do so)."""
@@ -106,6 +110,33 @@ def elsewhere(arguments: Sequence[Any], into: Callable[[np.ndarray], Any]) -> li
         return moved[id(owner)][start : start + x.size].reshape(x.shape)
 
     return change(arguments, view)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+def launch(case: Case, arguments: Sequence[Any]) -> None:
+    """Run the kernel of a case once, where the arrays are."""
+    kernel = loaded(case.file).get_function(case.kernel)
+    kernel(case.grid, case.block, arguments, shared_mem=case.shared_mem)
+
+
+loaded = functools.cache(cuda.load)
+
+
+def on_device(case: Case, xp: Any) -> str:
+    """Run a case on the arrays of CuPy, or of NumPy, and return what is wrong, or ''."""
+    before = case.arguments()
+    owners: list[Any] = []
+
+    def upload(owner: np.ndarray) -> Any:  # CuPy has no bfloat16: its bits go as uint16
+        plain = owner.dtype.kind in "iufb"
+        owners.append(xp.array(owner if plain else owner.view(np.uint16)))
+        return owners[-1]
+
+    launch(case, elsewhere(before, upload))
+    back = iter(owners)
+    return wrong(case, before, elsewhere(before, lambda x: to_host(next(back)).view(x.dtype)))
 
 
 # --- the judge ------------------------------------------------------------------------------------

@@ -59,11 +59,11 @@ def _adamw(x: Any, g: Any, m: Any, v: Any, flag: Any, *scalars: Any) -> tuple[Wa
     return Want(new_x, off_x), Want(new_m, off_m), Want(new_v, off_v)
 
 
-def scalars(t: int, decay: float = 0.1) -> list[float]:
+def scalars_of(t: int) -> list[float]:
     """Return keep, rate_m, rate_v, root, eps, step of update t."""
-    lr, beta1, beta2 = 0.01, 0.9, 0.95
+    lr, beta1, beta2, eps, decay = 0.01, 0.9, 0.95, 1e-8, 0.1
     root = 1.0 / math.sqrt(1.0 - beta2**t)
-    return [1.0 - lr * decay, 1.0 - beta1, 1.0 - beta2, root, 1e-8, lr / (1.0 - beta1**t)]
+    return [1.0 - lr * decay, 1.0 - beta1, 1.0 - beta2, root, eps, lr / (1.0 - beta1**t)]
 
 
 def state(
@@ -79,9 +79,9 @@ def state(
         g[:2] = 0  # where m and v stay 0, the step must not be 0 / 0
         there = None if flag is None else np.array([flag], np.uint32)
         if half:
-            tail = [view(g, bfloat16, starts[1]), m, v, there, *scalars(t), n]
+            tail = [view(g, bfloat16, starts[1]), m, v, there, *scalars_of(t), n]
             return [view(x, bfloat16, starts[4]), x, *tail]
-        return [x, g, m, v, there, *scalars(t), n]
+        return [x, g, m, v, there, *scalars_of(t), n]
 
     return arguments
 
