@@ -15,7 +15,8 @@
 #include "worker.h"
 
 #define HOOK extern "C" __attribute__((visibility("default")))
-#define CALLER ((uintptr_t)__builtin_return_address(0))
+// The call itself: the address that it returns to may belong to the next line.
+#define CALLER ((uintptr_t)__builtin_return_address(0) - 1)
 
 // Code outside of a launch, such as the initial value of a variable, is not checked.
 static inline void check(const volatile void* address, size_t bytes, bool write, uintptr_t pc) {

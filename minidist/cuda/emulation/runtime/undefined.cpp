@@ -39,7 +39,8 @@ static Trouble trouble_with(int kind, const Place& place, const char* type, uint
     return trouble;
 }
 
-#define CALLER ((uintptr_t)__builtin_return_address(0))
+// The call itself: the address that it returns to may belong to the next line.
+#define CALLER ((uintptr_t)__builtin_return_address(0) - 1)
 
 // An index is handed over in 64 bits, whatever its own type: a negative int has lost its upper half.
 HANDLER(out_of_bounds_abort)(OutOfBounds* what, uintptr_t index) {
