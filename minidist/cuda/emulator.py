@@ -166,7 +166,8 @@ def launch(
     )
     keep = (filled, addresses, table, values)
     outcome, interrupt = wait(signature.name, config, chosen.timeout, keep)
-    error = faults.error(outcome, signature, values, library.path, chosen.timeout or 0)
+    limit = chosen.timeout if interrupt is None else None
+    error = faults.error(outcome, signature, values, library.path, limit)
     if interrupt is not None:
         if error:
             interrupt.add_note(str(error))
@@ -176,7 +177,7 @@ def launch(
     return outcome
 
 
-_lost: list[object] = []  # memory of kernels that could not be stopped: they may still write
+_lost: list[object] = []  # what kernels that could not be stopped may still write to
 
 
 def wait(
@@ -194,14 +195,13 @@ def wait(
         interrupt = error
     if not handle:
         raise interrupt or KernelError(f"{name}: the emulator could not start its threads")
+    _lost.append(keep)
     began = time.monotonic()
     while not library.md_wait(handle, 0):
         library.md_stop(handle)
-        if library.md_wait(handle, STEP):
-            break
-        if time.monotonic() - began > PATIENCE:
-            _lost.append(keep)
+        if not library.md_wait(handle, STEP) and time.monotonic() - began > PATIENCE:
             raise KernelError(f"{name}: does not stop; end this process") from interrupt
+    _lost.remove(keep)
     outcome = faults.Outcome()
     library.md_end(handle, ctypes.byref(outcome))
     return outcome, interrupt

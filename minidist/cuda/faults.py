@@ -71,7 +71,11 @@ class Outcome(ctypes.Structure):
 
 
 def error(
-    outcome: Outcome, signature: Signature, values: Sequence[Value], library: Path, timeout: float
+    outcome: Outcome,
+    signature: Signature,
+    values: Sequence[Value],
+    library: Path,
+    timeout: float | None,
 ) -> KernelError | None:
     """Return the exception that an outcome deserves, or None if the kernel finished."""
     if outcome.kind == FINISHED:
@@ -79,7 +83,8 @@ def error(
     said = outcome.text.decode("utf-8", "replace").strip()
     where = place(outcome, library)
     if outcome.kind == STOPPED:
-        first = f"{signature.name}: did not finish in {timeout:g} s, and was stopped{where}"
+        why = f"did not finish in {timeout:g} s, and was" if timeout else "was"
+        first = f"{signature.name}: {why} stopped{where}"
         return KernelTimeout(f"{first}\n{shortened(said)}".strip())
     what = WHAT.get(outcome.kind, f"fault {outcome.kind}")
     if outcome.kind in (OUT_OF_BOUNDS, CONST_WRITE):

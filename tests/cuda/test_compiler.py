@@ -101,7 +101,7 @@ def test_an_error_shows_file_line_and_caret(cache, tmp_path, monkeypatch):
         build(file="./k.cu")
     lines = str(caught.value).splitlines()
     assert lines[0] == "k.cu does not compile:"
-    [error] = [line for line in lines if "'y' was not declared" in line or "undeclared" in line]
+    [error] = [line for line in lines if "'y'" in line]
     assert error.startswith("k.cu:4:12: error: ")
     quoted = lines[lines.index(error) + 1]
     caret = lines[lines.index(error) + 2]
