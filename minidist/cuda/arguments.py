@@ -42,7 +42,10 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Memory:
-    """What a pointer argument points to; ``about`` is for messages, as in "float32[100]"."""
+    """What a pointer argument points to; ``about`` is for messages, as in "float32[100]".
+
+    An ``itemsize`` of 1 counts bytes.
+    """
 
     address: int
     nbytes: int

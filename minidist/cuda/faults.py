@@ -37,7 +37,7 @@ WHAT = {
 TOLD = {DIVERGENT_BARRIER, DEADLOCK, STOPPED}  # about a whole block: the text says who and where
 
 OWN = str(PACKAGE / "cuda" / "emulation")  # lines there are the emulator's, not the kernel's
-NEAR = 1 << 30  # bytes from an array within which an access is told as one of its elements
+FAR = 1 << 30  # bytes
 
 
 class Outcome(ctypes.Structure):
@@ -80,38 +80,39 @@ def error(
     """Return the exception that an outcome deserves, or None if the kernel finished."""
     if outcome.kind == FINISHED:
         return None
-    said = outcome.text.decode("utf-8", "replace").strip()
+    said = shortened(outcome.text.decode("utf-8", "replace").strip())
     where = place(outcome, library)
     if outcome.kind == STOPPED:
         why = f"did not finish in {timeout:g} s, and was" if timeout else "was"
-        first = f"{signature.name}: {why} stopped{where}"
-        return KernelTimeout(f"{first}\n{shortened(said)}".strip())
+        return KernelTimeout(f"{signature.name}: {why} stopped{where}\n{said}".strip())
     what = WHAT.get(outcome.kind, f"fault {outcome.kind}")
     if outcome.kind in (OUT_OF_BOUNDS, CONST_WRITE):
-        what = access(outcome, signature, values)
-        said = said if outcome.argument < 0 else ""  # an element says it better
+        what = access(outcome, signature, values, said)
+    elif "\n" in said:
+        where = f"{where}\n{said}"
     elif said:
-        what, said = f"{what}: {said}", ""
-    return KernelFault(f"{signature.name}: {shortened(what)}{where}\n{shortened(said)}".strip())
+        what = f"{what}: {said}"
+    return KernelFault(f"{signature.name}: {what}{where}")
 
 
-def access(outcome: Outcome, signature: Signature, values: Sequence[Value]) -> str:
-    """Describe an access to memory: what it did, and to which element of which argument."""
+def access(outcome: Outcome, signature: Signature, values: Sequence[Value], said: str) -> str:
+    """Describe an access to memory: what it did, and to which element of which argument.
+
+    About other memory, it is ``said`` by the runtime.
+    """
     verb = "write" if outcome.write else "read"
     doing = f"{verb} of {outcome.size} bytes"
     if outcome.kind == OUT_OF_BOUNDS:
         doing += " out of bounds"
-    if outcome.argument == -2:
-        return f"{doing}: byte {outcome.offset} of the block's shared memory"
-    if outcome.argument == -3:
-        return f"{doing}: a local variable of another thread"
-    if outcome.argument < 0 or abs(outcome.offset) > NEAR:
-        return f"{doing}: an address that is near no argument"
+    if outcome.argument < 0:
+        return f"{doing}: {said}"
     parameter, value = signature.parameters[outcome.argument], values[outcome.argument]
     itemsize, about = (value.itemsize, value.about) if isinstance(value, Memory) else (1, "")
-    element = f"element {outcome.offset // itemsize}" if itemsize else f"byte {outcome.offset}"
-    const = ", which is const" if outcome.kind == CONST_WRITE else ""
-    return f"{doing}: {element} of argument {outcome.argument} '{parameter.name}' ({about}){const}"
+    element = f"element {outcome.offset // itemsize}" if itemsize > 1 else f"byte {outcome.offset}"
+    tail = ", which is const" if outcome.kind == CONST_WRITE else ""
+    # If it was reached from an argument, then by an index that is nonsense, such as a bad pointer.
+    tail += ", an address that is near no argument" if abs(outcome.offset) > FAR else ""
+    return f"{doing}: {element} of argument {outcome.argument} '{parameter.name}' ({about}){tail}"
 
 
 def place(outcome: Outcome, library: Path) -> str:
