@@ -11,6 +11,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ KERNEL_FLAGS = [
     "-ffp-contract=off",
     "-fstack-clash-protection",
     "-Wno-attributes",
+    "-Wno-unused-parameter",
     "-Wno-unknown-pragmas",
     "-fsanitize=thread,alignment,bounds",
     "-fno-sanitize-recover=all",
@@ -39,6 +41,7 @@ KERNEL_FLAGS = [
         for name in ("tsan-instrument-func-entry-exit=0", "tsan-distinguish-volatile=1")
         for word in PARAMETER
     ],
+    *([] if CLANG else ["-fno-gnu-unique"]),
     # On x86 a division by zero is a signal already.
     *([] if platform.machine() == "x86_64" else ["-fsanitize=integer-divide-by-zero"]),
 ]
@@ -223,3 +226,13 @@ def soon(seconds: float = 0.2) -> Callable[[], bool]:
     """Return a condition that becomes true in a while, for kernels that never end."""
     end = time.monotonic() + seconds
     return lambda: time.monotonic() > end
+
+
+def python(code: str) -> str:
+    """Run code in a process of its own, in the folder of the project; return what it prints."""
+    root = EMULATION.parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -23,6 +23,6 @@ MD_INLINE int __syncthreads_or(int predicate, MD_PLACE) {
 }
 
 // For the threads of the block, of the GPU, of all GPUs: here it is one and the same.
-MD_INLINE void __threadfence_block() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-MD_INLINE void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-MD_INLINE void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+MD_INLINE void __threadfence_block() { md_fence(); }
+MD_INLINE void __threadfence() { md_fence(); }
+MD_INLINE void __threadfence_system() { md_fence(); }

@@ -86,6 +86,7 @@ template <class... A> MD_UNCHECKED static inline void md_call(void (*kernel)(A..
 template <class... A> MD_UNCHECKED static inline void md_signature(void (*)(A...), char* text) {
     *text = 0;
     const char* before = "";
+    (void)before;  // of a kernel without parameters
     ((text = md_code<A>::put(md_put(text, before)), before = " "), ...);
 }
 

@@ -46,6 +46,9 @@ MD_EXPORT int md_barrier_vote(int kind, int predicate, const char* file, int lin
 MD_EXPORT const uint64_t* md_warp(uint32_t mask, uint64_t value, const char* file, int line,
                                   uint32_t* lanes);
 
+// My accesses so far are seen before those to come.
+MD_EXPORT void md_fence();
+
 // I am polling: now and then somebody else gets a turn, for what I wait for may be his to do.
 MD_EXPORT void md_spin();
 

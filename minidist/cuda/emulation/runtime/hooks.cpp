@@ -138,10 +138,13 @@ ATOMIC(16, uint16_t)
 ATOMIC(32, uint32_t)
 ATOMIC(64, uint64_t)
 
-HOOK void __tsan_atomic_thread_fence(int) {
+static void fence(uintptr_t pc) {
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (self) poll(CALLER);
+    if (self) poll(pc);
 }
+
+void md_fence() { fence(CALLER); }
+HOOK void __tsan_atomic_thread_fence(int) { fence(CALLER); }
 HOOK void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
 // ---- what we do not need

@@ -13,10 +13,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 #include <numeric>
-#include <system_error>
-#include <thread>
 
 #include "faults.h"
 #include "pool.h"
@@ -24,45 +21,41 @@
 
 static const int TICK_MS = 10;
 
-static Pool* pool = new Pool;  // never deleted: its workers wait in it until the process ends
+Pool* pool = new Pool;  // never deleted: its workers wait until the process ends
 
 // A forked child has the memory of its parent, but none of its threads: it begins with no workers.
 static const int at_fork = pthread_atfork(nullptr, nullptr, [] { pool = new Pool; });
 
-std::mutex& pool_mutex() { return pool->mutex; }
-
-static void work(Worker* worker) {
+static void* work(void* argument) {
+    Worker* worker = (Worker*)argument;
     self = worker;
     prepare_for_faults();
-    std::unique_lock<std::mutex> lock(pool->mutex);
     for (;;) {
-        worker->wake.wait(lock, [&] { return worker->launch != nullptr; });
-        Launch* launch = worker->launch;
-        lock.unlock();
-        run_blocks(*worker, *launch);
-        lock.lock();
+        while (sem_wait(&worker->wake) != 0) continue;  // interrupted by a signal
+        Launch& launch = *worker->launch;
+        run_blocks(*worker, launch);
+        std::lock_guard<std::mutex> lock(pool->mutex);
         worker->launch = nullptr;
         pool->idle.push_back(worker);
-        if (--launch->running == 0) launch->finished.notify_all();
+        if (--launch.running == 0) pool->ended.notify_all();
     }
+    return nullptr;
 }
 
-// Throws std::system_error if the system has no thread left.
+// nullptr: the system has no thread left.
 static Worker* idle_worker() {
-    if (pool->idle.empty()) {
-        auto worker = new Worker;
-        try {
-            std::thread thread(work, worker);
-            worker->system_thread = thread.native_handle();
-            thread.detach();
-        } catch (...) {
-            delete worker;
-            throw;
-        }
+    if (!pool->idle.empty()) {
+        Worker* worker = pool->idle.back();
+        pool->idle.pop_back();
         return worker;
     }
-    Worker* worker = pool->idle.back();
-    pool->idle.pop_back();
+    auto worker = new Worker;
+    sem_init(&worker->wake, 0, 0);
+    if (pthread_create(&worker->system_thread, nullptr, work, worker) != 0) {
+        delete worker;
+        return nullptr;
+    }
+    pthread_detach(worker->system_thread);
     return worker;
 }
 
@@ -87,17 +80,19 @@ void* md_launch(const md_config* config) {
     }
     const uint64_t wanted = std::min<uint64_t>(std::max(config->workers, 1u), launch->blocks);
     std::lock_guard<std::mutex> lock(pool->mutex);
-    try {
-        while (launch->workers.size() < wanted) launch->workers.push_back(idle_worker());
-    } catch (const std::system_error&) {
-        for (Worker* worker : launch->workers) pool->idle.push_back(worker);
-        delete launch;
-        return nullptr;
+    while (launch->workers.size() < wanted) {
+        Worker* worker = idle_worker();
+        if (!worker) {
+            pool->idle.insert(pool->idle.end(), launch->workers.begin(), launch->workers.end());
+            delete launch;
+            return nullptr;
+        }
+        launch->workers.push_back(worker);
     }
     launch->running = (uint32_t)wanted;
     for (Worker* worker : launch->workers) {
         worker->launch = launch;
-        worker->wake.notify_one();
+        sem_post(&worker->wake);
     }
     return launch;
 }
@@ -113,7 +108,7 @@ int md_wait(void* handle, int milliseconds) {
     for (int left = milliseconds; !done(); left -= TICK_MS) {
         if (left <= 0) return 0;
         const auto step = std::chrono::milliseconds(std::min(left, TICK_MS));
-        if (launch.finished.wait_for(lock, step, done)) break;
+        if (pool->ended.wait_for(lock, step, done)) break;
         if (launch.config.preempt || launch.stop) tick(launch);
     }
     return 1;

@@ -3,7 +3,6 @@
 #include <stdint.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <vector>
 
 #include "abi.h"
@@ -25,7 +24,6 @@ struct Launch {
 
     // Guarded by the pool's mutex.
     uint32_t running = 0;  // workers
-    std::condition_variable finished;
     md_outcome outcome = {};
 
     uint64_t block_number(uint64_t turn) const;

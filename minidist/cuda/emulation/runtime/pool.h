@@ -1,5 +1,6 @@
-// pool.h - the workers that wait for a launch.
+// pool.h - the workers that wait for a launch, and the one lock of the runtime.
 #pragma once
+#include <condition_variable>
 #include <mutex>
 #include <vector>
 
@@ -7,7 +8,9 @@ struct Worker;
 
 struct Pool {
     std::mutex mutex;
+    std::condition_variable ended;  // a worker has no block left
     std::vector<Worker*> idle;
 };
 
-std::mutex& pool_mutex();
+// A child that was forked has another pool than its parent.
+extern Pool* pool;

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <mutex>
 #include <vector>
 
 #include "launch.h"
@@ -188,7 +187,7 @@ static void describe(md_outcome& outcome, const Worker& worker) {
 // Of several workers' faults the first one counts; of a stopped launch, every block is described.
 void report(Worker& worker) {
     Launch& launch = *worker.launch;
-    std::lock_guard<std::mutex> lock(pool_mutex());
+    std::lock_guard<std::mutex> lock(pool->mutex);
     md_outcome& outcome = launch.outcome;
     if (outcome.kind == MD_FINISHED) {
         describe(outcome, worker);

@@ -3,8 +3,6 @@
 
 #include <stdio.h>
 
-#include <mutex>
-
 #include "launch.h"
 #include "pool.h"
 
@@ -60,7 +58,7 @@ void run_blocks(Worker& worker, Launch& launch) {
         }
         launch.ended++;
     }
-    std::lock_guard<std::mutex> lock(pool_mutex());
+    std::lock_guard<std::mutex> lock(pool->mutex);
     launch.outcome.barriers += worker.block.barriers;
     launch.outcome.switches += worker.block.switches;
     // What the kernel has printed; a thread that was dropped inside of printf still holds it.

@@ -1,10 +1,9 @@
 // worker.h - a worker is a thread of the operating system that runs blocks, one after the other.
 #pragma once
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdint.h>
-
-#include <condition_variable>
 
 #include "block.h"
 #include "memory.h"
@@ -28,8 +27,8 @@ struct Trouble {
 
 struct Worker {
     pthread_t system_thread = {};
-    std::condition_variable wake;
-    Launch* launch = nullptr;  // guarded by the pool's mutex
+    sem_t wake;                // posted when `launch` has been set
+    Launch* launch = nullptr;
     Block block;
     Memory memory;
     Fiber home;  // the worker's own stack
