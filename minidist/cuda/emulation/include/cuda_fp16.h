@@ -18,5 +18,9 @@ struct __nv_bfloat16;
 #include "half_functions.h"
 #include "half_end.h"
 
+// CUDA also knows this name for integers, without any header: their mean, rounded down. It is why
+// __hadd(h, 1.0f) is ambiguous there, and has to be here.
+MD_INLINE int __hadd(int a, int b) { return (int)(((long long)a + b) >> 1); }
+
 typedef __half half, nv_half, __nv_half;
 typedef __half2 half2, nv_half2, __nv_half2;

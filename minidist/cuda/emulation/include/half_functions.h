@@ -63,6 +63,9 @@ MD_INLINE MD_HALF2 __hcmadd(MD_HALF2 a, MD_HALF2 b, MD_HALF2 c) {
 }
 
 // A NaN loses against a number, and wins in those with _nan. -0 counts as smaller than +0.
+// CUDA has no max and min for these types.
+MD_HALF max(MD_HALF a, MD_HALF b) = delete;    // use __hmax
+MD_HALF min(MD_HALF a, MD_HALF b) = delete;    // use __hmin
 MD_BINARY(__hmax, __hmax2, md_larger(x, y))
 MD_BINARY(__hmin, __hmin2, -md_larger(-x, -y))
 MD_BINARY(__hmax_nan, __hmax2_nan, x != x || y != y ? __builtin_nanf("") : md_larger(x, y))
@@ -165,3 +168,12 @@ MD_UNARY(htanh_approx, h2tanh_approx, __builtin_tanh((double)x))
 MD_INLINE float __low2float(MD_HALF2 a) { return a.x; }
 MD_INLINE float __high2float(MD_HALF2 a) { return a.y; }
 MD_INLINE MD_HALF2 __lowhigh2highlow(MD_HALF2 a) { return {a.y, a.x}; }
+
+// --- adding in memory -------------------------------------------------------------------------------
+// The old value comes back. On a GPU each half of a pair is added at once, but not both together; here
+// both are, which no kernel can rely on.
+
+#ifdef MD_ATOMIC_LOOP    // of atomics.h
+MD_ATOMIC_LOOP(atomicAdd, MD_HALF, unsigned short, old + value)
+MD_ATOMIC_LOOP(atomicAdd, MD_HALF2, unsigned, old + value)
+#endif
