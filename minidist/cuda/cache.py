@@ -54,7 +54,7 @@ def _make(path: Path, make: Callable[[Path], None]) -> None:
 def kernel_cache() -> Path:
     """Return the folder of compiled kernels, and make it if it is not there."""
     try:
-        folder = cache_folder() / "kernels"
+        folder = cache_folder().absolute() / "kernels"  # compilers run elsewhere
     except ConfigError as error:
         raise KernelError(f"no folder for compiled kernels: {error}") from error
     try:

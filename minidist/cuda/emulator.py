@@ -30,7 +30,6 @@ INCLUDE, RUNTIME = HERE / "include", HERE / "runtime"
 STEP = 50  # ms between two looks for Ctrl-C
 PATIENCE = 10.0  # seconds for a kernel that was told to stop
 
-Entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 Three = ctypes.c_uint32 * 3
 
 
@@ -62,7 +61,7 @@ def runtime() -> ctypes.CDLL:
     key = key_of("runtime", own_text(), *flags, *compiler.command, compiler.version)
     path = kept(key, lambda out: build_library(compiler, sources, flags, out))
     # Global: kernels find the functions that they call in it.
-    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    library = opened(path, ctypes.RTLD_GLOBAL)
     library.md_launch.restype = ctypes.c_void_p
     library.md_launch.argtypes = [ctypes.POINTER(Config)]
     library.md_wait.argtypes = [ctypes.c_void_p, ctypes.c_int]
@@ -71,6 +70,17 @@ def runtime() -> ctypes.CDLL:
     library.md_static_shared.restype = ctypes.c_uint64
     library.md_static_shared.argtypes = [ctypes.c_void_p]
     return library
+
+
+def opened(path: Path, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
+    """Load a compiled file."""
+    try:
+        return ctypes.CDLL(str(path), mode)
+    except OSError as error:
+        raise KernelError(
+            f"cannot load {path} ({error}): delete it, or set MINIDIST_CACHE to a folder from "
+            "which programs may run"
+        ) from error
 
 
 @functools.cache
@@ -86,14 +96,20 @@ class Library:
     def __init__(self, path: Path, name: str, kernels: Mapping[str, Signature]) -> None:
         runtime()
         self.path, self.name = path, name
-        self.handle = ctypes.CDLL(str(path))
+        self.handle = opened(path)
         self.handle.md_inside.restype = ctypes.c_void_p
         self.inside = self.handle.md_inside()
         self.static = int(runtime().md_static_shared(self.inside))
         self.symbols = {kernel.name: symbol for symbol, kernel in kernels.items()}
+        self.entries: dict[str, int] = {}
 
     def entry(self, signature: Signature) -> int:
         """Return the address of the function that runs one thread of a kernel."""
+        if signature.name not in self.entries:
+            self.entries[signature.name] = self._checked(signature)
+        return self.entries[signature.name]
+
+    def _checked(self, signature: Signature) -> int:
         symbol = self.symbols[signature.name]
         if not hasattr(self.handle, f"md_call_{symbol}"):
             raise KernelError(
@@ -127,14 +143,14 @@ def build(
 
 
 @functools.cache
-def _opened(path: Path, name: str, kernels: tuple[Signature, ...]) -> Library:
+def _library(path: Path, name: str, kernels: tuple[Signature, ...]) -> Library:
     return Library(path, name, symbols(kernels))
 
 
 def load(source: Source, kernels: Sequence[Signature], macros: Sequence[str]) -> Library:
     """Compile a kernel file, or find it compiled, and load it. The same text is loaded once."""
     path = build(source, kernels, macros, find())
-    return _opened(path, source.name, tuple(kernels))
+    return _library(path, source.name, tuple(kernels))
 
 
 def launch(

@@ -9,6 +9,7 @@ import pytest
 
 from minidist import processes
 from minidist.cuda.cache import kept, kernel_cache, key_of
+from minidist.cuda.emulator import opened
 from minidist.errors import KernelError
 
 
@@ -81,6 +82,7 @@ def test_no_home_is_one_sentence(monkeypatch):
 ONE_OF_FOUR = """
 import sys
 from minidist.cuda.cache import kept
+from minidist.cuda.emulator import opened
 
 def make(path):
     print("made", flush=True)
@@ -102,3 +104,15 @@ def test_four_processes_at_once_make_a_file_once(folder, tmp_path):
     said = [processes.finish(process, 60) for process in four]
     assert [(done.returncode, done.stderr) for done in said] == [(0, "")] * 4
     assert sorted("".join(done.stdout for done in said).split()) == ["made"] + ["whole"] * 4
+
+
+def test_a_relative_folder_is_meant_from_here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINIDIST_CACHE", "here")
+    assert kernel_cache() == tmp_path / "here" / "kernels"
+
+
+def test_what_cannot_be_loaded_is_one_sentence(tmp_path):
+    (tmp_path / "bad.so").write_text("no library")
+    with pytest.raises(KernelError, match=r"cannot load .*bad.so .*: delete it, or set MINIDIST"):
+        opened(tmp_path / "bad.so")
