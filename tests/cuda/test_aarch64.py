@@ -1,0 +1,69 @@
+"""The emulator on aarch64: its switch between stacks, its hooks and its types, by simulation.
+
+A cross compiler builds the runtime, a kernel and a small program; qemu-aarch64 runs them here.
+Needed: apt-get install qemu-user g++-aarch64-linux-gnu
+"""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from minidist.cuda import compiler, emulator, signature, source, translate
+
+CROSS, QEMU = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64")
+SYSTEM = "/usr/aarch64-linux-gnu"
+MAIN = Path(__file__).parent / "aarch64_main.cpp"
+KERNEL = """
+#include <cuda_fp16.h>
+// A sum with all that switches stacks: barriers, shuffles, and registers that live across them.
+extern "C" __global__ void sum(float* out, const __half* in, int n) {
+    __shared__ float warps[3];
+    float mine = 0;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        mine += __half2float(in[i]);
+    }
+    for (int step = 16; step > 0; step /= 2) mine += __shfl_down_sync(0xffffffff, mine, step);
+    if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = mine;
+    __syncthreads();
+    if (threadIdx.x == 0) atomicAdd(out, warps[0] + warps[1] + warps[2]);
+}
+"""
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (CROSS and QEMU), reason="apt-get install qemu-user g++-aarch64-linux-gnu"
+    ),
+]
+
+
+@pytest.mark.parametrize("switch", [[], ["-DMD_UCONTEXT"]], ids=["registers", "ucontext"])
+def test_a_kernel_runs_on_aarch64(tmp_path, switch):
+    cross = compiler.Compiler((CROSS,), "aarch64-linux-gnu-g++")
+
+    def flags(seen):
+        ours = [flag for flag in cross.flags(seen) if flag != "-mf16c"]  # of the machine we are on
+        return [*ours, f"-I{emulator.INCLUDE}", f"-I{emulator.RUNTIME}", *switch]
+
+    runtime, kernel, main = (tmp_path / name for name in ("runtime.so", "kernel.so", "main"))
+    compiler.build_library(cross, sorted(emulator.RUNTIME.glob("*.cpp")), flags(False), runtime)
+    text = source.read(code=KERNEL)
+    files = translate.translate(text, list(signature.signatures(text).values()))
+    compiler.compile_files(cross, files, flags(True), kernel, "the kernel")
+    command = [CROSS, "-std=c++17", f"-I{emulator.RUNTIME}", str(MAIN), "-o", str(main), "-ldl"]
+    subprocess.run(command, check=True)
+    done = subprocess.run(
+        [QEMU, "-L", SYSTEM, str(main), str(runtime), str(kernel)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    first, second = done.stdout.splitlines()
+    assert first == "kind 0 argument 0 offset 0 sum 499500"
+    found = re.match(r"kind 2 argument 1 offset (\d+) ", second)  # out of bounds
+    assert found, second
+    assert int(found[1]) in (1994, 1996, 1998)  # bytes: an element from 997 on, as the order wants
