@@ -64,9 +64,18 @@ template <typename T> __device__ __forceinline__ bool aligned(const T* p, unsign
     return (unsigned long long)p % (count * sizeof(T)) == 0;
 }
 
-template <typename T> struct __align__(2 * sizeof(T)) Two {
-    T first, second;
+// Two pairs of 16-bit numbers, moved as one word of 8 bytes: as a struct they might go one by one.
+template <typename Pair> struct __align__(8) Pairs {
+    Pair first, second;
 };
+template <typename Pair> __device__ __forceinline__ Pairs<Pair> load_pairs(const void* p) {
+    const unsigned long long word = *(const unsigned long long*)p;
+    return *(const Pairs<Pair>*)&word;
+}
+template <typename Pair> __device__ __forceinline__ void store_pairs(void* p, Pair a, Pair b) {
+    const Pairs<Pair> pairs = {a, b};
+    *(unsigned long long*)p = *(const unsigned long long*)&pairs;
+}
 
 __device__ __forceinline__ float2 load2(const float* p) { return *(const float2*)p; }
 __device__ __forceinline__ float2 load2(const __half* p) {
@@ -85,27 +94,21 @@ __device__ __forceinline__ void store2(__nv_bfloat16* p, float2 x) {
 
 __device__ __forceinline__ float4 load4(const float* p) { return *(const float4*)p; }
 __device__ __forceinline__ float4 load4(const __half* p) {
-    const Two<__half2> pairs = *(const Two<__half2>*)p;
+    const Pairs<__half2> pairs = load_pairs<__half2>(p);
     const float2 a = __half22float2(pairs.first), b = __half22float2(pairs.second);
     return make_float4(a.x, a.y, b.x, b.y);
 }
 __device__ __forceinline__ float4 load4(const __nv_bfloat16* p) {
-    const Two<__nv_bfloat162> pairs = *(const Two<__nv_bfloat162>*)p;
+    const Pairs<__nv_bfloat162> pairs = load_pairs<__nv_bfloat162>(p);
     const float2 a = __bfloat1622float2(pairs.first), b = __bfloat1622float2(pairs.second);
     return make_float4(a.x, a.y, b.x, b.y);
 }
 __device__ __forceinline__ void store4(float* p, float4 x) { *(float4*)p = x; }
 __device__ __forceinline__ void store4(__half* p, float4 x) {
-    Two<__half2> pairs;
-    pairs.first = __floats2half2_rn(x.x, x.y);
-    pairs.second = __floats2half2_rn(x.z, x.w);
-    *(Two<__half2>*)p = pairs;
+    store_pairs(p, __floats2half2_rn(x.x, x.y), __floats2half2_rn(x.z, x.w));
 }
 __device__ __forceinline__ void store4(__nv_bfloat16* p, float4 x) {
-    Two<__nv_bfloat162> pairs;
-    pairs.first = __floats2bfloat162_rn(x.x, x.y);
-    pairs.second = __floats2bfloat162_rn(x.z, x.w);
-    *(Two<__nv_bfloat162>*)p = pairs;
+    store_pairs(p, __floats2bfloat162_rn(x.x, x.y), __floats2bfloat162_rn(x.z, x.w));
 }
 
 // --- reductions of a warp and of a block --------------------------------------------------------------
