@@ -71,7 +71,7 @@ extern "C" __global__ void attention_naive(const float* q, const float* k, const
         sum += p;
     }
     for (int i = 0; i < size; i++) o[row * size + i] /= fmaxf(sum, 1.0f);
-    lse[row] = sum > 0.0f ? largest + logf(sum) : minus_infinity();
+    lse[row] = largest + logf(sum);  // -inf if nothing was seen
 }
 
 // Step 2. Four warps of 32 threads, each with four of the 16 queries. In a warp,
@@ -179,8 +179,7 @@ __device__ void store(const Running& my, T* o, float* lse, const Shape& is) {
             float value = my.o[n][i] / fmaxf(my.sum[n], 1.0f);
             if (channel < is.size) o[row * is.size + channel] = down<T>(value);
         }
-        float sum = my.sum[n];
-        if (lane == 0) lse[row] = sum > 0.0f ? my.largest[n] + logf(sum) : minus_infinity();
+        if (lane == 0) lse[row] = my.largest[n] + logf(my.sum[n]);
     }
 }
 

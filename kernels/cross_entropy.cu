@@ -20,8 +20,8 @@
 //                         the logits again, and may overwrite them: p, as large as the logits
 //                         (with 128,000 words the largest array of a training step), is gone
 //
-// Real systems: Liger kernels and Megatron-LM overwrite the logits with their gradient; "Cut your
-// losses" (arXiv 2411.09009) goes on and never stores the logits either.
+// Real systems: Liger kernels overwrite the logits with their gradient; "Cut your losses" (arXiv
+// 2411.09009) goes on and never stores the logits either.
 
 #include "minidist.cuh"
 

@@ -20,8 +20,9 @@
 //     thread per four        a quarter of that, and loads and stores of 16 bytes
 //     block per row          row's two outputs once a row and thread, not once for each four
 //
-// Real systems: PyTorch's kernels use Philox, seeded by a counter that the framework carries along
-// and must restore from checkpoints; Megatron-LM keeps such a state for each parallel group.
+// Real systems: PyTorch's kernels use Philox with a counter that the framework carries along and
+// must restore from checkpoints; Megatron-LM keeps one such state for what tensor-parallel ranks do
+// alike, and another for what they do differently.
 
 #include "minidist.cuh"
 

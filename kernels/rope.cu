@@ -19,8 +19,8 @@
 //                            100,000 a float32 angle is off by 0.004. float64 is slow on most
 //                            GPUs, so it is worth it only if many heads share an angle
 //
-// Real systems: vLLM and Megatron read a table of cosines and sines; Transformer Engine is handed
-// the angles and computes cosine and sine in the kernel.
+// Real systems: vLLM reads a table of cosines and sines; Transformer Engine's kernel is handed the
+// angles and computes cosine and sine itself.
 
 #include "minidist.cuh"
 

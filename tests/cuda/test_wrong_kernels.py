@@ -163,6 +163,27 @@ def test_arguments_that_do_not_fit_are_refused(arguments, error, words):
         launch("tricky_kernels", Wrong("early_return", 1, 32, arguments, ()))
 
 
+# --- what the kernels of the project refuse -------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["row_per_thread", "three_readings", "online", "lse"])
+def test_a_label_beyond_the_vocabulary_stops_the_kernel(name):
+    kernel = cuda.load("cross_entropy.cu").get_function(f"cross_entropy_{name}")
+    logits, out = np.zeros((2, 5), np.float32), np.zeros((2, 5), np.float32)
+    labels, losses = np.array([5, 0]), np.zeros(2, np.float32)
+    with pytest.raises(KernelFault, match=r"trap.*cross_entropy\.cu:\d+.*block \(0, 0, 0\)"):
+        kernel((2,), (32,), (logits, labels, losses, out, 2, 5))
+
+
+@pytest.mark.parametrize(("size", "block"), [(129, 128), (8, 64)])
+def test_tiled_attention_refuses_what_its_tile_does_not_hold(size, block):
+    kernel = cuda.load("attention.cu").get_function("attention_tiled_f32")
+    q, k, v, o = (np.zeros((1, 1, 1, 1, size), np.float32) for _ in range(4))
+    position, lse = np.zeros(1, np.int64), np.zeros(1, np.float32)
+    with pytest.raises(KernelFault, match=r"trap.*attention\.cu:\d+"):
+        kernel((1, 1, 1), (block,), (q, k, v, position, position, o, lse, 1, 1, 1, 1, 1, size))
+
+
 # --- tricky, and right ----------------------------------------------------------------------------
 
 
