@@ -10,9 +10,9 @@ stands in `kernel_speed`.
 
 import argparse
 import os
+import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
@@ -51,29 +51,30 @@ class Cost:
 # --- the CPU --------------------------------------------------------------------------------------
 
 
+COMPILING = f"""
+import time
+import numpy as np
+from minidist import cuda
+x = np.zeros(1, np.float32)
+begin = time.perf_counter()
+cuda.load(code={BARRIERS!r}).get_function("barriers")(1, 1, (np.zeros(1, np.int32), 0))
+print(time.perf_counter() - begin)
+begin = time.perf_counter()
+cuda.load("elementwise.cu").get_function("add_f32")(1, 1, (x, x, x, 1))
+print(time.perf_counter() - begin)
+"""
+
+
 def compiling() -> Iterator[Cost]:
-    """From an empty cache, each once."""
-    x = np.zeros(1, np.float32)
+    """Each once, in a process of its own, whose cache is empty."""
     with tempfile.TemporaryDirectory() as folder:
-        before = os.environ.get("MINIDIST_CACHE")
-        os.environ["MINIDIST_CACHE"] = folder
-        try:
-            for what, text in (
-                ("the emulator and a kernel", BARRIERS),
-                ("a file: elementwise.cu", None),
-            ):
-                start = time.perf_counter()
-                if text:
-                    module = cuda.load(code=text)
-                    module.get_function("barriers")(1, 1, (np.zeros(1, np.int32), 0))
-                else:
-                    cuda.load("elementwise.cu").get_function("add_f32")(1, 1, (x, x, x, 1))
-                seconds = time.perf_counter() - start
-                yield Cost(f"compile {what}", "s", Times(seconds, seconds, seconds), None)
-        finally:
-            os.environ.pop("MINIDIST_CACHE")
-            if before is not None:
-                os.environ["MINIDIST_CACHE"] = before
+        command, env = [sys.executable, "-c", COMPILING], {**os.environ, "MINIDIST_CACHE": folder}
+        done = subprocess.run(command, env=env, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"kernels.py: {done.stderr.strip()}")
+    whats = ("the emulator and a kernel", "a file: elementwise.cu")
+    for what, text in zip(whats, done.stdout.split(), strict=True):
+        yield Cost(f"compile {what}", "s", Times(*[float(text)] * 3), None)
 
 
 def running(n: int, samples: int) -> Iterator[Cost]:
