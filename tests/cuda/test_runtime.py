@@ -352,7 +352,11 @@ def test_orders_change_nothing_unless_a_barrier_is_missing() -> None:
 
 def test_the_same_seed_gives_the_same_order() -> None:
     kernels = Kernels(RACE)
-    x, y, again = np.random.default_rng(0).random(128, "f4"), np.zeros(128, "f4"), np.zeros(128, "f4")
+    x, y, again = (
+        np.random.default_rng(0).random(128, "f4"),
+        np.zeros(128, "f4"),
+        np.zeros(128, "f4"),
+    )
     for out in (y, again):
         kernels.run("scan", [1], [128], [out, x, np.int32(0)], order=RANDOM, seed=5)
     assert y.tobytes() == again.tobytes()

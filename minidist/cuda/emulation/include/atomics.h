@@ -46,7 +46,9 @@ MD_ATOMIC_INTEGER(long long)
 MD_ATOMIC_INTEGER(unsigned long long)
 
 MD_INLINE int atomicSub(int* p, int value) { return __atomic_fetch_sub(p, value, 0); }
-MD_INLINE unsigned atomicSub(unsigned* p, unsigned value) { return __atomic_fetch_sub(p, value, 0); }
+MD_INLINE unsigned atomicSub(unsigned* p, unsigned value) {
+    return __atomic_fetch_sub(p, value, 0);
+}
 MD_INLINE unsigned short atomicCAS(unsigned short* p, unsigned short expected,
                                    unsigned short desired) {
     __atomic_compare_exchange_n(p, &expected, desired, false, 0, 0);

@@ -5,7 +5,8 @@
 //     md_call_add(void** args)      add(*(float**)args[0], *(const float**)args[1], *(int*)args[2])
 //     md_signature_add(char* text)  "*f4 *cf4 i4"
 //
-// The compiler knows the types of the parameters; a template that is given the function learns them.
+// The compiler knows the types of the parameters: a template that is given the function learns
+// them.
 #pragma once
 #include "thread.h"
 

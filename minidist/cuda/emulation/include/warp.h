@@ -9,8 +9,8 @@
 //
 // A width of 2, 4, 8 or 16 cuts the warp into parts of so many lanes, each a warp of its own.
 //
-// The mask names the lanes that take part; all of them must come, with the same mask. On a GPU a lane
-// that reads from one that does not take part gets garbage; here it is an error. There is no
+// The mask names the lanes that take part; all of them must come, with the same mask. On a GPU a
+// lane that reads from one that does not take part gets garbage; here it is an error. There is no
 // __activemask(): it tells which lanes happen to run together, and no program may rely on that.
 #pragma once
 #include "thread.h"

@@ -5,8 +5,8 @@
 //                           |    \---polls-----------> ready                          (can run)
 //                           \--returns---------------> left
 //
-// There is no scheduler. Who has to wait looks for the next thread that can run, and switches to it.
-// A thread that returns without ever having waited leaves its stack to the next one: a kernel
+// There is no scheduler. Who has to wait looks for the next thread that can run, and switches to
+// it. A thread that returns without ever having waited leaves its stack to the next one: a kernel
 // without barriers is a plain loop over its threads.
 #pragma once
 #include <stdint.h>
@@ -24,10 +24,10 @@ enum class State : uint8_t { not_started, ready, at_barrier, in_warp, left };
 struct Thread {
     State state;
     uint3 index;
-    Fiber* fiber;          // from its first turn to its end
-    uint64_t awaited;      // at_barrier, in_warp: the generation that must be over
-    Group* group;          // the warp operation that it is in, or was in last
-    const char* file;      // where it waits
+    Fiber* fiber;      // from its first turn to its end
+    uint64_t awaited;  // at_barrier, in_warp: the generation that must be over
+    Group* group;      // the warp operation that it is in, or was in last
+    const char* file;  // where it waits
     int line;
 };
 

@@ -63,8 +63,8 @@ static void pass_on(int number, siginfo_t* info, void* context) {
 
 // ---- a kernel's faults
 
-// If a function of ours or of the C library faults, the line of the kernel that called it is wanted:
-// the first word on the stack that points into the kernel's code.
+// If a function of ours or of the C library faults, the line of the kernel that called it is
+// wanted: the first word on the stack that points into the kernel's code.
 static uintptr_t caller_in_kernel(uintptr_t pc, uintptr_t stack_pointer) {
     const Module& module = self->launch->module;
     if (module.in_code(pc)) return pc;
@@ -83,7 +83,8 @@ static void on_fault(int number, siginfo_t* info, void* context) {
     const uintptr_t address = (uintptr_t)info->si_addr;
     const uintptr_t stack_pointer = stack_pointer_of(context);
     // The system cannot even start a handler of TICK if too little of the stack is left.
-    const bool no_room = info->si_code == SI_KERNEL && stack_pointer < (uintptr_t)fiber.low() + PAGE;
+    const bool no_room =
+        info->si_code == SI_KERNEL && stack_pointer < (uintptr_t)fiber.low() + PAGE;
     Trouble trouble = trouble_at(MD_BAD_ADDRESS);
     if (fiber.in_guard(address) || fiber.in_guard(stack_pointer) || no_room) {
         trouble.kind = MD_STACK_OVERFLOW;
@@ -130,8 +131,8 @@ void install_handlers() {
     install(TICK, on_tick, SA_RESTART);
 }
 
-// A stack overflow leaves no room for its own handler, which therefore gets another stack. All other
-// signals are for Python's threads.
+// A stack overflow leaves no room for its own handler, which therefore gets another stack. All
+// other signals are for Python's threads.
 void prepare_for_faults() {
     const size_t bytes = 64 * 1024;
     stack_t stack = {};

@@ -17,6 +17,6 @@ Module find_module(const void* inside);
 
 // Static shared memory of a module for blocks of the calling worker; nullptr if it has none.
 //
-// __shared__ is thread_local to the compiler, so it has one copy in every worker; and since a worker
-// runs one block at a time, that copy is the block's.
+// __shared__ is thread_local to the compiler, so it has one copy in every worker; and since a
+// worker runs one block at a time, that copy is the block's.
 void* static_shared(const Module& module);

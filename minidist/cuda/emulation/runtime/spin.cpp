@@ -13,7 +13,7 @@
 // Polls in one turn; a kernel that does a few atomic operations is not slowed down.
 static const uint32_t PATIENCE = 16;
 
-// A worker that has been idle for so many turns sleeps, and leaves the processor to those that work.
+// A worker that has been idle for so many turns sleeps: the processor is for those that work.
 static const uint64_t AWAKE = 1000;
 
 static void give_turn() {
@@ -37,11 +37,11 @@ void poll(uintptr_t pc) {
 }
 
 void md_spin() {
-    if (self) poll((uintptr_t)__builtin_return_address(0));
+    if (self) poll((uintptr_t)__builtin_return_address(0) - 1);
 }
 
 long long md_clock() {
-    if (self) poll((uintptr_t)__builtin_return_address(0));
+    if (self) poll((uintptr_t)__builtin_return_address(0) - 1);
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return now.tv_sec * 1'000'000'000LL + now.tv_nsec;

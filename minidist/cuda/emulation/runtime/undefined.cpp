@@ -42,7 +42,8 @@ static Trouble trouble_with(int kind, const Place& place, const char* type, uint
 // The call itself: the address that it returns to may belong to the next line.
 #define CALLER ((uintptr_t)__builtin_return_address(0) - 1)
 
-// An index is handed over in 64 bits, whatever its own type: a negative int has lost its upper half.
+// An index is handed over in 64 bits, whatever its own type: a negative int has lost the upper
+// half of them.
 HANDLER(out_of_bounds_abort)(OutOfBounds* what, uintptr_t index) {
     Trouble trouble = trouble_with(MD_INDEX, what->place, what->array->name, CALLER);
     const bool narrow = what->index->kind == 0 && what->index->details >> 1 <= 5;

@@ -8,8 +8,8 @@
 // Two rows of slots are used in turn: while slow lanes still read the last row, fast lanes may
 // write the next one, and cannot get any further ahead, since that operation needs the slow ones.
 //
-// A GPU runs a warp in step, but since 2017 only where nothing makes its lanes diverge: kernels have
-// to say with a mask whom they mean. A lane that is named and never comes is a deadlock.
+// A GPU runs a warp in step, but since 2017 only where nothing makes its lanes diverge: kernels
+// have to say with a mask whom they mean. A lane that is named and never comes is a deadlock.
 #include "warp.h"
 
 #include "worker.h"
