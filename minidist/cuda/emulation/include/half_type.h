@@ -33,6 +33,7 @@ struct alignas(2) MD_HALF {
     constexpr MD_HALF(const MD_RAW& raw) : __x(raw.x) {}
     MD_MEMBER operator MD_RAW() const { return {__x}; }
     MD_MEMBER operator MD_RAW() const volatile { return {__x}; }
+    MD_MEMBER MD_HALF& operator=(const MD_RAW& raw) { __x = raw.x; return *this; }
     MD_MEMBER volatile MD_HALF& operator=(const MD_RAW& raw) volatile { __x = raw.x; return *this; }
     explicit MD_MEMBER MD_HALF(const MD_OTHER other);
 
