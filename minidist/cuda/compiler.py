@@ -64,12 +64,13 @@ class Compiler:
     def flags(self, seen: bool) -> list[str]:
         """Return the options to compile with; ``seen``: accesses to memory call the runtime."""
         flags = [*FLAGS]
-        if platform.machine() in ("x86_64", "AMD64"):
+        x86 = platform.machine() in ("x86_64", "AMD64")
+        if x86:
             flags.append("-mf16c")  # half precision in one instruction
         if not self.clang:
             flags.append("-fno-gnu-unique")  # else static variables are shared between modules
         if seen:
-            flags += SEEN
+            flags += SEEN if x86 else [*SEEN, "-fsanitize=integer-divide-by-zero"]  # else 0
             for parameter in SEEN_PARAMETERS:
                 flags += ["-mllvm", f"-{parameter}"] if self.clang else ["--param", parameter]
         return flags
@@ -97,9 +98,14 @@ def _find(chosen: str, path: str) -> Compiler:
 
 
 def compile_files(
-    compiler: Compiler, files: Mapping[str, str], flags: Sequence[str], out: Path, about: str
+    compiler: Compiler,
+    files: Mapping[str, str],
+    flags: Sequence[str],
+    libraries: Sequence[Path],
+    out: Path,
+    about: str,
 ) -> None:
-    """Compile the generated files, of which MAIN is the first, to the shared library ``out``.
+    """Compile the generated files, which MAIN includes, to the shared library ``out``.
 
     They lie in a folder of their own, which is the current one of the compiler. Raises CompileError
     with the lines that ``about``'s author wants to see.
@@ -107,25 +113,24 @@ def compile_files(
     with tempfile.TemporaryDirectory(prefix="minidist-") as folder:
         for name, text in files.items():
             (Path(folder) / name).write_text(text, "utf-8")
-        command = [*compiler.command, *flags, "-c", "-o", "kernel.o", MAIN]
-        _run(command, folder, about)
+        _run([*compiler.command, *flags, "-c", "-o", "kernel.o", MAIN], folder, about)
         # Without -fsanitize here: that would bring in its library.
-        _run([*compiler.command, "-shared", "-Wl,-z,lazy,-Bsymbolic", "-o", str(out), "kernel.o"],
-             folder, about)  # fmt: skip
+        link = ["-shared", "-Wl,-z,lazy,-rpath,$ORIGIN", "-o", str(out), "kernel.o"]
+        _run([*compiler.command, *link, *map(str, libraries)], folder, about)
 
 
 def build_library(
-    compiler: Compiler, sources: Sequence[Path], flags: Sequence[str], out: Path
+    compiler: Compiler, sources: Sequence[Path], flags: Sequence[str], name: str, out: Path
 ) -> None:
-    """Compile the sources of the runtime to the shared library ``out``.
+    """Compile the sources of the runtime to the shared library ``out``, later called ``name``.
 
     They are compiled as one, which takes a third of the time: their headers are read once.
     """
     with tempfile.TemporaryDirectory(prefix="minidist-") as folder:
         whole = "".join(f'#include "{source}"\n' for source in sources)
         (Path(folder) / "runtime.cpp").write_text(whole, "utf-8")
-        command = [*compiler.command, *flags, "-shared", "-pthread", "-o", str(out), "runtime.cpp"]
-        _run([*command, "-ldl"], folder, "the emulator's runtime")
+        link = ["-shared", "-pthread", f"-Wl,-soname,{name}", "-o", str(out), "runtime.cpp", "-ldl"]
+        _run([*compiler.command, *flags, *link], folder, "the emulator's runtime")
 
 
 def _run(command: list[str], folder: str, about: str) -> None:

@@ -9,6 +9,7 @@ lock of the interpreter: other Python threads go on, and Ctrl-C and the timeout 
 
 import ctypes
 import functools
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -59,9 +60,8 @@ def runtime() -> ctypes.CDLL:
     flags = [*compiler.flags(seen=False), f"-I{INCLUDE}", f"-I{RUNTIME}"]
     sources = sorted(RUNTIME.glob("*.cpp"))
     key = key_of("runtime", own_text(), *flags, *compiler.command, compiler.version)
-    path = kept(key, lambda out: build_library(compiler, sources, flags, out))
-    # Global: kernels find the functions that they call in it.
-    library = opened(path, ctypes.RTLD_GLOBAL)
+    path = kept(key, lambda out: build_library(compiler, sources, flags, f"{key}.so", out))
+    library = opened(path)
     library.md_launch.restype = ctypes.c_void_p
     library.md_launch.argtypes = [ctypes.POINTER(Config)]
     library.md_wait.argtypes = [ctypes.c_void_p, ctypes.c_int]
@@ -72,10 +72,10 @@ def runtime() -> ctypes.CDLL:
     return library
 
 
-def opened(path: Path, mode: int = ctypes.DEFAULT_MODE) -> ctypes.CDLL:
-    """Load a compiled file."""
+def opened(path: Path) -> ctypes.CDLL:
+    """Load a compiled file. What it calls is looked for in the runtime before anywhere else."""
     try:
-        return ctypes.CDLL(str(path), mode)
+        return ctypes.CDLL(str(path), os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
     except OSError as error:
         raise KernelError(
             f"cannot load {path} ({error}): delete it, or set MINIDIST_CACHE to a folder from "
@@ -139,7 +139,8 @@ def build(
     files = translate(source, kernels)
     texts = [part for item in sorted(files.items()) for part in item]
     key = key_of("kernel", own_text(), *texts, *flags, *compiler.command, compiler.version)
-    return kept(key, lambda out: compile_files(compiler, files, flags, out, source.name))
+    linked = [Path(runtime()._name)]
+    return kept(key, lambda out: compile_files(compiler, files, flags, linked, out, source.name))
 
 
 @functools.cache

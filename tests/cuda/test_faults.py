@@ -164,7 +164,7 @@ def test_structures_are_as_large_as_the_runtime_has_them(tmp_path):
     )
     compiler = find()
     flags = [*compiler.flags(seen=False), f"-I{emulator.RUNTIME}"]
-    build_library(compiler, [program], flags, tmp_path / "sizes.so")
+    build_library(compiler, [program], flags, "sizes.so", tmp_path / "sizes.so")
     sizes = ctypes.CDLL(str(tmp_path / "sizes.so")).sizes
     assert [sizes(i) for i in range(5)] == [
         ctypes.sizeof(Range),
