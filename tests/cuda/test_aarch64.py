@@ -48,15 +48,22 @@ def test_a_kernel_runs_on_aarch64(tmp_path, switch):
         ours = [flag for flag in cross.flags(seen) if flag != "-mf16c"]  # of the machine we are on
         return [*ours, f"-I{emulator.INCLUDE}", f"-I{emulator.RUNTIME}", *switch]
 
-    runtime, kernel, main = (tmp_path / name for name in ("runtime.so", "kernel.so", "main"))
-    compiler.build_library(cross, sorted(emulator.RUNTIME.glob("*.cpp")), flags(False), runtime)
+    def run(*command):
+        subprocess.run([CROSS, *map(str, command)], check=True, cwd=tmp_path)
+
+    whole = "".join(f'#include "{path}"\n' for path in sorted(emulator.RUNTIME.glob("*.cpp")))
+    (tmp_path / "runtime.cpp").write_text(whole)
+    run(*flags(False), "-shared", "-pthread", "runtime.cpp", "-o", "runtime.so", "-ldl")
     text = source.read(code=KERNEL)
-    files = translate.translate(text, list(signature.signatures(text).values()))
-    compiler.compile_files(cross, files, flags(True), kernel, "the kernel")
-    command = [CROSS, "-std=c++17", f"-I{emulator.RUNTIME}", str(MAIN), "-o", str(main), "-ldl"]
-    subprocess.run(command, check=True)
+    kernels = list(signature.signatures(text).values())
+    for name, code in translate.translate(text, kernels).items():
+        (tmp_path / name).write_text(code)
+    run(*flags(True), "-c", compiler.MAIN, "-o", "kernel.o")
+    run("-shared", "-Wl,-z,lazy,-rpath,$ORIGIN", "kernel.o", "runtime.so", "-o", "kernel.so")
+    run("-std=c++17", f"-I{emulator.RUNTIME}", MAIN, "-o", "main", "-ldl")
     done = subprocess.run(
-        [QEMU, "-L", SYSTEM, str(main), str(runtime), str(kernel)],
+        [QEMU, "-L", SYSTEM, "./main", "./runtime.so", "./kernel.so"],
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=100,
