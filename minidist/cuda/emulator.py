@@ -201,19 +201,23 @@ def wait(
     name: str, config: Config, timeout: float | None, keep: object
 ) -> tuple[faults.Outcome, BaseException | None]:
     """Start a kernel and wait for it; return how it went, and what interrupted the waiting."""
-    library, interrupt, handle = runtime(), None, None
+    library, interrupt = runtime(), None
+    handles: list[int | None] = []
+    _lost.append(keep)
     began = time.monotonic()
     try:
-        handle = library.md_launch(ctypes.byref(config))
-        while not library.md_wait(handle, STEP):
+        # One step for Python: Ctrl-C comes before it or after it, never to a kernel without handle.
+        handles.extend(map(library.md_launch, (ctypes.byref(config),)))
+        while handles[0] and not library.md_wait(handles[0], STEP):
             if timeout is not None and time.monotonic() - began > timeout:
                 break
     except BaseException as error:  # Ctrl-C, mostly: the kernel must end before Python goes on
         interrupt = error
+        if not handles:
+            raise
+    handle, began = handles[0], time.monotonic()
     if not handle:
-        raise interrupt or KernelError(f"{name}: the emulator could not start its threads")
-    _lost.append(keep)
-    began = time.monotonic()
+        raise KernelError(f"{name}: no threads of the system to run it: set workers to less")
     while not library.md_wait(handle, 0):
         library.md_stop(handle)
         if not library.md_wait(handle, STEP) and time.monotonic() - began > PATIENCE:
