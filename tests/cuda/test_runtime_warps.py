@@ -271,3 +271,9 @@ def test_wrong_masks(kernel: str, threads: int, kind: int, words: list[str]) -> 
         assert done.kind == kind, text
         for word in words if order == 0 else words[-1:] if kind == BAD_MASK else []:
             assert word in text
+
+
+def test_activemask_is_refused() -> None:
+    text = 'extern "C" __global__ void f(unsigned* out) { *out = __activemask(); }'
+    with pytest.raises(AssertionError, match="happen to run together"):
+        Kernels(text)

@@ -27,6 +27,9 @@ struct md_thread {
 #define MD_HERE const __thread md_thread
 #endif
 
+// Found by one instruction instead of a call; for a few bytes the system keeps room for that.
+#define MD_STATIC_TLS __attribute__((tls_model("initial-exec")))
+
 #define MD_EXPORT __attribute__((visibility("default")))
 
 // Where in the kernel's file a call stands: filled in at the place of the call.
@@ -36,7 +39,7 @@ struct md_thread {
 enum md_vote { MD_COUNT, MD_AND, MD_OR };
 
 extern "C" {
-extern MD_EXPORT MD_HERE md_here __attribute__((tls_model("initial-exec")));
+extern MD_EXPORT MD_HERE md_here MD_STATIC_TLS;
 
 // Wait for all threads of the block that have not left the kernel.
 MD_EXPORT void md_barrier(const char* file, int line);

@@ -10,8 +10,7 @@
 // A width of 2, 4, 8 or 16 cuts the warp into parts of so many lanes, each a warp of its own.
 //
 // The mask names the lanes that take part; all of them must come, with the same mask. On a GPU a
-// lane that reads from one that does not take part gets garbage; here it is an error. There is no
-// __activemask(): it tells which lanes happen to run together, and no program may rely on that.
+// lane that reads from one that does not take part gets garbage; here it is an error.
 #pragma once
 #include "thread.h"
 
@@ -162,3 +161,9 @@ MD_REDUCE(__reduce_max_sync, int, a > b ? a : b)
 MD_REDUCE(__reduce_and_sync, unsigned, a & b)
 MD_REDUCE(__reduce_or_sync, unsigned, a | b)
 MD_REDUCE(__reduce_xor_sync, unsigned, a ^ b)
+
+// ---- refused
+
+__attribute__((error("it tells which lanes happen to run together, and no kernel may rely on that: "
+                     "compute the mask from the condition, with __ballot_sync"))) unsigned
+__activemask();

@@ -16,7 +16,7 @@ void Block::check_place(const char* file, int line) {
         barrier_line = line;
     }
     if (line == barrier_line && (file == barrier_file || !strcmp(file, barrier_file))) return;
-    give_up(trouble_at(MD_DIVERGENT_BARRIER, file, line));
+    give_up(MD_DIVERGENT_BARRIER, file, line);
 }
 
 void Block::barrier(const char* file, int line) {

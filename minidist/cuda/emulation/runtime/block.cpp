@@ -68,7 +68,7 @@ void Block::play() {
             switch_fiber(*mine, self->home);
         }
         const int next = block.next_thread();
-        if (next < 0) give_up(trouble_at(MD_DEADLOCK));
+        if (next < 0) give_up(MD_DEADLOCK);
         if (block.threads[next].state == State::not_started) {
             block.threads[next].fiber = mine;
             block.set_current(next);
@@ -112,12 +112,6 @@ bool Block::can_run(const Thread& thread) const {
     return false;
 }
 
-static Trouble no_memory() {
-    Trouble trouble = trouble_at(MD_STACK_OVERFLOW);
-    trouble.text = "no memory for the stacks of so many threads";
-    return trouble;
-}
-
 // The next one in order after the current thread, which itself comes last; -1: nobody can run.
 int Block::next_thread() {
     for (int step = 1; step <= count; step++) {
@@ -130,13 +124,15 @@ int Block::next_thread() {
     return -1;
 }
 
-// The current thread stops here until it has its turn again.
+// The current thread stops here until it has its turn again. Everything on the way here is the last
+// thing that its caller does, so that compilers jump instead of calling, and little of the stack is
+// in use while a thread waits: the stacks of a whole block then fit into the cache.
 void Block::turn_to(int next) {
     Fiber* mine = stack_of_current;
     Thread& thread = threads[next];
     if (thread.state == State::not_started) {
         thread.fiber = fibers.take();
-        if (!thread.fiber) give_up(no_memory());
+        if (!thread.fiber) give_up(MD_NO_MEMORY);
         prepare(*thread.fiber, play);
     }
     set_current(next);
@@ -151,7 +147,7 @@ void Block::wait(State state, uint64_t awaited, const char* file, int line) {
     thread.line = line;
     thread.state = state;
     const int next = next_thread();
-    if (next < 0) give_up(trouble_at(MD_DEADLOCK));
+    if (next < 0) give_up(MD_DEADLOCK);
     turn_to(next);
 }
 

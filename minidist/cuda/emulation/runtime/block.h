@@ -21,7 +21,7 @@
 
 enum class State : uint8_t { not_started, ready, at_barrier, in_warp, left };
 
-struct Thread {
+struct alignas(64) Thread {  // one line of the cache
     State state;
     uint3 index;
     Fiber* fiber;      // from its first turn to its end

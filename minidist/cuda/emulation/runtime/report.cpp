@@ -139,11 +139,11 @@ static void describe_other(md_outcome& outcome, const Worker& worker) {
     const Block& block = worker.block;
     switch (trouble.kind) {
         case MD_STACK_OVERFLOW:
-            say(outcome, "%s", trouble.text ? trouble.text : "");
-            if (!trouble.text) {
-                say(outcome, "local arrays or recursion need more than the %zu KiB of a thread",
-                    STACK_BYTES / 1024);
-            }
+            say(outcome, "local arrays or recursion need more than the %zu KiB of a thread",
+                STACK_BYTES / 1024);
+            break;
+        case MD_NO_MEMORY:
+            say(outcome, "there is no memory for the stacks of so many threads");
             break;
         case MD_DIVERGENT_BARRIER:
             say(outcome, "thread (%u,%u,%u) is at __syncthreads in %s:%d, others are not:\n",
@@ -170,7 +170,7 @@ static void describe_other(md_outcome& outcome, const Worker& worker) {
 static void describe(md_outcome& outcome, const Worker& worker) {
     const Trouble& trouble = worker.trouble;
     const Module& module = worker.launch->module;
-    outcome.kind = trouble.kind;
+    outcome.kind = trouble.kind == MD_NO_MEMORY ? MD_STACK_OVERFLOW : trouble.kind;
     outcome.pc = module.in_code(trouble.pc) ? trouble.pc - module.load : 0;
     const uint3 b = md_here.block, t = md_here.thread;
     const uint32_t block[] = {b.x, b.y, b.z}, thread[] = {t.x, t.y, t.z};

@@ -44,17 +44,19 @@ Group* Block::join(Warp& warp, Thread& thread, uint32_t mask) {
     return found;
 }
 
+[[noreturn]] static void not_in_mask(uint32_t mask, const char* file, int line) {
+    Trouble trouble = trouble_at(MD_BAD_MASK, file, line);
+    trouble.text = "the lane that calls is not in the mask";
+    trouble.number = mask;
+    give_up(trouble);
+}
+
 const uint64_t* Block::exchange(uint32_t mask, uint64_t value, const char* file, int line,
                                 uint32_t* lanes) {
     Thread& thread = threads[current];
     Warp& warp = warps[current / 32];
     const uint32_t lane = (uint32_t)current % 32;
-    if (!(mask >> lane & 1)) {
-        Trouble trouble = trouble_at(MD_BAD_MASK, file, line);
-        trouble.text = "the lane that calls is not in the mask";
-        trouble.number = mask;
-        give_up(trouble);
-    }
+    if (!(mask >> lane & 1)) not_in_mask(mask, file, line);
     Group& group = *join(warp, thread, mask);
     const int row = group.generation & 1;
     group.value[row][lane] = value;

@@ -6,8 +6,8 @@
 #include "launch.h"
 #include "pool.h"
 
-__thread Worker* self;
-__thread md_thread md_here;
+__thread Worker* self MD_STATIC_TLS;
+__thread md_thread md_here MD_STATIC_TLS;
 
 // From a fiber, or from a signal handler. The block's fibers stay as they are, for the report, and
 // are then taken for other blocks; nothing on their stacks needs to be cleaned up.
@@ -18,6 +18,8 @@ void give_up(const Trouble& trouble) {
     switch_fiber(nowhere, self->home);
     __builtin_unreachable();
 }
+
+void give_up(int kind, const char* file, int line) { give_up(trouble_at(kind, file, line)); }
 
 void stop_if_asked(uintptr_t pc) {
     if (self->launch->stop == MD_GO_ON) return;
@@ -39,8 +41,7 @@ static void run_block(Worker& worker, uint64_t number) {
         switch_fiber(worker.home, *first);  // returns when all threads have left, or in give_up
         worker.in_kernel = 0;
     } else {
-        worker.trouble = trouble_at(MD_STACK_OVERFLOW);
-        worker.trouble.text = "no memory for a stack";
+        worker.trouble = trouble_at(MD_NO_MEMORY);
     }
 }
 

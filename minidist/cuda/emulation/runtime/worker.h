@@ -10,6 +10,8 @@
 
 struct Launch;
 
+const int MD_NO_MEMORY = -1;  // for stacks: a kind that Python is told as MD_STACK_OVERFLOW
+
 // What went wrong, in numbers only: noted on a fiber's small stack, or by a signal handler, where
 // neither memory nor locks may be asked for. The sentence is made later, on the worker's own stack.
 struct Trouble {
@@ -37,7 +39,7 @@ struct Worker {
 };
 
 // The worker that this thread is, or nullptr: Python's own threads are none.
-extern __thread Worker* self __attribute__((tls_model("initial-exec")));
+extern __thread Worker* self MD_STATIC_TLS;
 
 inline Trouble trouble_at(int kind, const char* file = nullptr, int line = 0) {
     Trouble trouble;
@@ -49,6 +51,7 @@ inline Trouble trouble_at(int kind, const char* file = nullptr, int line = 0) {
 
 // The kernel cannot go on: all threads of the block are dropped where they are.
 [[noreturn]] void give_up(const Trouble& trouble);
+[[noreturn]] void give_up(int kind, const char* file = nullptr, int line = 0);
 
 // Ends the launch early if that is asked for. A place where no lock is held.
 void stop_if_asked(uintptr_t pc);
