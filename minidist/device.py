@@ -23,7 +23,7 @@ from minidist.errors import ConfigError, DeviceError
 if TYPE_CHECKING:
     from minidist.comm import Comm
 
-gpu = gpu_available
+gpu = gpu_available  # the name that whoever chooses devices knows it by
 KINDS = ("auto", "cpu", "cuda")
 
 
