@@ -28,6 +28,7 @@ from minidist.errors import KernelError
 
 HERE = Path(__file__).resolve().parent / "emulation"
 INCLUDE, RUNTIME = HERE / "include", HERE / "runtime"
+DEEPBIND = getattr(os, "RTLD_DEEPBIND", 0)  # of glibc
 STEP = 50  # ms between two looks for Ctrl-C
 PATIENCE = 10.0  # seconds for a kernel that was told to stop
 
@@ -75,7 +76,7 @@ def runtime() -> ctypes.CDLL:
 def opened(path: Path) -> ctypes.CDLL:
     """Load a compiled file. What it calls is looked for in the runtime before anywhere else."""
     try:
-        return ctypes.CDLL(str(path), os.RTLD_NOW | os.RTLD_LOCAL | os.RTLD_DEEPBIND)
+        return ctypes.CDLL(str(path), os.RTLD_NOW | os.RTLD_LOCAL | DEEPBIND)
     except OSError as error:
         raise KernelError(
             f"cannot load {path} ({error}): delete it, or set MINIDIST_CACHE to a folder from "
