@@ -2,6 +2,7 @@
 
 import os
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -379,7 +380,9 @@ def test_two_thousand_launches_and_a_fork(basic: Kernels) -> None:
         assert launch() == FINISHED
     assert np.all(c == 2000)
     sys.stdout.flush()
-    child = os.fork()
+    with warnings.catch_warnings():  # Python warns of a fork when there are threads, as here
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
     if child == 0:  # nothing of pytest may run here
         os._exit(7 if launch() == FINISHED and c[0] == 2001 and launch() == FINISHED else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
