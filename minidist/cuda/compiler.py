@@ -36,6 +36,7 @@ FLAGS = [
     "-fno-semantic-interposition",
     "-fno-math-errno",
     "-ffp-contract=off",  # the same numbers on every CPU
+    "-fno-optimize-sibling-calls",  # a call at the end of a kernel keeps its line
     "-fstack-clash-protection",  # a large local array must not jump over the guard page
     "-Wno-unknown-pragmas",  # #pragma unroll
     "-Wno-attributes",
@@ -65,9 +66,9 @@ class Compiler:
         """Return the options to compile with; ``seen``: accesses to memory call the runtime."""
         flags = [*FLAGS]
         x86 = platform.machine() in ("x86_64", "AMD64")
-        if x86:
-            flags.append("-mf16c")  # half precision in one instruction
-        if not self.clang:
+        if self.clang:
+            flags.append("-gdwarf-4")  # addr2line takes the files of clang's DWARF 5 for others
+        else:
             flags.append("-fno-gnu-unique")  # else static variables are shared between modules
         if seen:
             flags += SEEN if x86 else [*SEEN, "-fsanitize=integer-divide-by-zero"]  # else 0

@@ -1,7 +1,5 @@
 """The compiler: found or named, and what it says about a student's file, with line and caret."""
 
-import platform
-
 import pytest
 
 from minidist import cuda
@@ -72,7 +70,6 @@ def test_options_for_gcc_and_clang():
     assert "-mllvm -tsan-distinguish-volatile=1" in " ".join(clang.flags(seen=True))
     assert "-fno-gnu-unique" not in clang.flags(seen=True)
     assert not any("sanitize=" in flag for flag in gcc.flags(seen=False))
-    assert ("-mf16c" in gcc.flags(seen=False)) == (platform.machine() == "x86_64")
 
 
 def test_what_is_said_about_generated_lines_is_left_out():

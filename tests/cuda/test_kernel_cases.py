@@ -10,6 +10,7 @@ from minidist.cuda.source import kernels_folder
 from minidist.errors import KernelFault
 from tests.cuda.kernel_cases import Case, Want, arrays_of, elsewhere, wrong
 from tests.cuda.kernel_cases_a import CASES
+from tests.tiers import fast_and_slow
 
 # --- the judge ------------------------------------------------------------------------------------
 
@@ -88,7 +89,7 @@ MUTANTS = [  # kernel, what stands in its file, what is put in its place
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize(("file", "kernel", "old", "new"), MUTANTS)
+@pytest.mark.parametrize(("file", "kernel", "old", "new"), fast_and_slow(MUTANTS, 2))
 def test_a_wrong_kernel_fails_one_of_its_cases(file, kernel, old, new):
     text = (kernels_folder() / file).read_text("utf-8")
     assert old in text, f"{file} no longer has {old!r}"

@@ -4,14 +4,13 @@ A mutant changes one thing that is easily got wrong. Most give wrong numbers; so
 read what no thread has written, or depend on the order of the threads.
 """
 
-from collections.abc import Iterator
-
 import pytest
 
 from minidist import cuda
 from minidist.cuda.source import kernels_folder
 from tests.cuda.kernel_cases_b import CASES
 from tests.cuda.test_kernel_cases import rejects
+from tests.tiers import fast_and_slow
 
 MUTANTS = {
     "rms_norm.cu": [
@@ -110,14 +109,11 @@ MUTANTS = {
 }
 
 
-def some(file: str) -> Iterator:
-    """Yield the mutants of a file; each is compiled, so all but two are for --all."""
-    for i, change in enumerate(MUTANTS[file]):
-        yield pytest.param(file, *change, marks=[pytest.mark.slow] if i >= 2 else [])
+ALL = [(file, *change) for file, changes in MUTANTS.items() for change in changes]
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize(("file", "old", "new"), [x for file in MUTANTS for x in some(file)])
+@pytest.mark.parametrize(("file", "old", "new"), fast_and_slow(ALL, 0, 27))
 def test_a_wrong_version_fails_a_case(file, old, new):
     text = (kernels_folder() / file).read_text("utf-8")
     assert old in text, f"{file} no longer has {old!r}"

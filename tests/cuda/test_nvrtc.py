@@ -7,6 +7,7 @@ import pytest
 
 from minidist.cuda import nvrtc, source
 from minidist.errors import CompileError, KernelError, NoCompilerError
+from tests.tiers import fast_and_slow
 
 KERNELS = sorted(path.name for path in source.kernels_folder().glob("*.cu"))
 BROKEN = """\
@@ -42,8 +43,10 @@ def test_there_are_kernels():
     assert {"elementwise.cu", "reduce.cu", "attention.cu"} <= set(KERNELS)
 
 
-@pytest.mark.parametrize("architecture", nvrtc.ARCHITECTURES)
-@pytest.mark.parametrize("name", KERNELS)
+ALL = [(name, architecture) for name in KERNELS for architecture in nvrtc.ARCHITECTURES]
+
+
+@pytest.mark.parametrize(("name", "architecture"), fast_and_slow(ALL, 0, 5))
 def test_a_kernel_compiles_without_a_gpu(name, architecture):
     built = nvrtc.build(name, architecture)
     assert built.code[:4] == b"\x7fELF"  # a cubin is an ELF file

@@ -390,6 +390,7 @@ def test_two_thousand_launches_and_a_fork(basic: Kernels) -> None:
     assert np.all(c == 2001)
 
 
+@pytest.mark.slow
 def test_portable_switch() -> None:
     """The same runtime with ucontext instead of the hand-written switch, in its own process."""
     code = (

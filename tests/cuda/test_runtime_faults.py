@@ -9,6 +9,7 @@ import pytest
 from tests.cuda import glue
 from tests.cuda.glue import FINISHED, Kernels, soon
 from tests.cuda.test_runtime import ORDERS
+from tests.tiers import fast_and_slow
 
 pytestmark = pytest.mark.kernel
 
@@ -263,9 +264,10 @@ def test_assertions_and_traps(kernels: Kernels) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("preempt", [0, 1])
+@pytest.mark.parametrize("preempt", fast_and_slow([1, 0], 1))
 @pytest.mark.parametrize(
-    "kernel", ["compute_forever", "read_forever", "call_forever", "poll_forever"]
+    "kernel",
+    fast_and_slow(["compute_forever", "poll_forever", "read_forever", "call_forever"], 2),
 )
 def test_endless_kernels_are_stopped(
     kernels: Kernels, kernel: str, preempt: int, workers: int

@@ -7,6 +7,7 @@ import pytest
 
 from tests.cuda.glue import BAD_MASK, DEADLOCK, FINISHED, Kernels
 from tests.cuda.test_runtime import ORDERS
+from tests.tiers import fast_and_slow
 
 pytestmark = pytest.mark.kernel
 
@@ -38,7 +39,7 @@ def source(kind: str, lane: int, distance: int, width: int) -> int:
 
 
 @pytest.mark.parametrize("kind", SHUFFLES)
-@pytest.mark.parametrize("kind_of_value", TYPES)
+@pytest.mark.parametrize("kind_of_value", fast_and_slow(TYPES, 1))
 def test_shuffles(kind: str, kind_of_value: str) -> None:
     call = "__shfl_sync" if kind == "idx" else f"__shfl_{kind}_sync"
     text = SHUFFLE.format(name="shuffle", call=call)

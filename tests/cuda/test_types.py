@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from minidist import cuda
+from tests.tiers import fast_and_slow
 
 INCLUDE = Path(cuda.__file__).parent / "emulation" / "include"
 PROBE = Path(__file__).parent / "types_probe.cpp"
@@ -235,7 +236,7 @@ def clamped(values, round_, dtype):
     return np.array(out, dtype)
 
 
-@pytest.mark.parametrize("word", INTEGERS)
+@pytest.mark.parametrize("word", fast_and_slow(INTEGERS, 1))
 def test_every_value_to_an_integer(probe, word):
     values, dtype = ALL.view(probe.form.dtype).astype(np.float64), np.dtype(INTEGERS[word])
     roundings = {"_rz": np.trunc, "_rn": np.rint, "_rd": np.floor, "_ru": np.ceil, "": np.trunc}
@@ -256,7 +257,7 @@ ARITHMETIC = {
 OPERATORS = {"plus": np.add, "minus": np.subtract, "times": np.multiply, "over": np.divide}
 
 
-@pytest.mark.parametrize("name", [*ARITHMETIC, *OPERATORS])
+@pytest.mark.parametrize("name", fast_and_slow([*ARITHMETIC, *OPERATORS], 2))
 def test_arithmetic_is_rounded_once(probe, pairs, name):
     operation = (ARITHMETIC | OPERATORS)[name]
     ours = probe(name if name in OPERATORS else f"do_{name}", np.uint16, *pairs)
@@ -333,7 +334,7 @@ MATHEMATICS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MATHEMATICS)
+@pytest.mark.parametrize("name", fast_and_slow(MATHEMATICS, 2))
 def test_mathematics_of_every_value(probe, name):
     exact = MATHEMATICS[name](ALL.view(probe.form.dtype).astype(np.float64))
     expected = probe.form.nearest_of_all(exact)

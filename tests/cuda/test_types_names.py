@@ -14,6 +14,7 @@ import pytest
 from minidist import cuda
 from minidist.cuda import nvrtc
 from minidist.errors import CompileError, NoCompilerError
+from tests.tiers import fast_and_slow
 
 INCLUDE = Path(cuda.__file__).parent / "emulation" / "include"
 COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
@@ -138,7 +139,7 @@ def taken_by_emulator(text: str) -> tuple[bool, str]:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("what", TAKEN)
+@pytest.mark.parametrize("what", fast_and_slow(TAKEN, 1))
 def test_both_compilers_take_it(what, kind):
     text = kernel(TAKEN[what], kind)
     for taken, why in (taken_by_nvrtc(text), taken_by_emulator(text)):
@@ -146,7 +147,7 @@ def test_both_compilers_take_it(what, kind):
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize("what", fast_and_slow(REFUSED, 1))
 def test_both_compilers_refuse_it(what, kind):
     text = kernel(REFUSED[what], kind)
     assert not taken_by_nvrtc(text)[0], text

@@ -6,6 +6,7 @@ import pytest
 
 from minidist.cuda import nvrtc
 from minidist.errors import NoCompilerError
+from tests.tiers import fast_and_slow
 
 WIDE = [  # file, kernel, an instruction that must be there; ".global" is not always known
     ("elementwise.cu", "add_f32_vec", r"ld\.global\.v4\.f32"),
@@ -32,7 +33,7 @@ def listing(file: str, kernel: str) -> str:
     return text[start : text.index("\n}", start)]
 
 
-@pytest.mark.parametrize(("file", "kernel", "instruction"), WIDE)
+@pytest.mark.parametrize(("file", "kernel", "instruction"), fast_and_slow(WIDE, 2))
 def test_several_elements_go_in_one_instruction(file, kernel, instruction):
     assert re.search(instruction, listing(file, kernel))
 

@@ -11,6 +11,7 @@ import pytest
 
 from minidist import cuda
 from minidist.errors import ArgumentError, KernelFault, KernelRangeError, KernelTimeout
+from tests.tiers import fast_and_slow
 
 HERE = Path(__file__).parent
 ORDERS = [("forward", 0), ("reverse", 0), ("random", 1), ("random", 2), ("random", 3)]
@@ -82,7 +83,7 @@ def lines(case: Wrong) -> list[str]:
     return [f"{case.file}.cu:{i}" for i, x in enumerate(text, 1) if x.endswith("// here")]
 
 
-@pytest.mark.parametrize("case", FAULTS, ids=lambda case: case.file)
+@pytest.mark.parametrize("case", fast_and_slow(FAULTS, 5), ids=lambda case: case.file)
 def test_what_a_wrong_kernel_does_is_told_with_its_line(case):
     case = case._replace(arguments=[np.copy(x) if np.ndim(x) else x for x in case.arguments])
     with pytest.raises(KernelFault) as told:
@@ -91,7 +92,7 @@ def test_what_a_wrong_kernel_does_is_told_with_its_line(case):
         assert words in str(told.value)
 
 
-@pytest.mark.parametrize("case", ENDLESS, ids=lambda case: case.file)
+@pytest.mark.parametrize("case", fast_and_slow(ENDLESS, 1), ids=lambda case: case.file)
 def test_a_kernel_that_does_not_end_is_stopped_where_it_is(case):
     with pytest.raises(KernelTimeout) as told, cuda.settings(timeout=0.2):
         launch("wrong_kernels", case)
@@ -131,7 +132,7 @@ def results_of(file: str, **defines: int) -> list[np.ndarray]:
 SILENT = ["missing_barrier", "missing_warp_barrier", "barrier_too_early", "not_written"]
 
 
-@pytest.mark.parametrize("file", SILENT)
+@pytest.mark.parametrize("file", fast_and_slow(SILENT, 1))
 def test_a_missing_barrier_shows_in_another_order(file):
     fixed = results_of(file, FIXED=1)
     assert all(np.array_equal(y, fixed[0]) for y in fixed)

@@ -9,6 +9,7 @@
 // Switching saves the registers on the old stack and takes them from the new one: about 3 ns.
 // A GPU does this in no time at all, since every thread has registers of its own.
 #pragma once
+#include <unistd.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,7 +24,7 @@
 #endif
 
 const size_t STACK_BYTES = 64 * 1024;
-const size_t PAGE = 4096;
+inline const size_t PAGE = (size_t)sysconf(_SC_PAGESIZE);  // 4 KiB, or 64 on some aarch64
 
 struct Fiber {
     char* guard = nullptr;  // the mapping: a guard page, then the stack
