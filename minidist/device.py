@@ -10,7 +10,6 @@ other their host names, which works under every launcher. Some launchers show ea
 of its own, all called number 0, so GPUs are compared by their unique names.
 """
 
-import functools
 import platform
 import warnings
 from collections.abc import Callable
@@ -18,11 +17,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from minidist.cuda import gpu_available
 from minidist.errors import ConfigError, DeviceError
 
 if TYPE_CHECKING:
     from minidist.comm import Comm
 
+gpu = gpu_available  # the name that whoever chooses devices knows it by
 KINDS = ("auto", "cpu", "cuda")
 
 
@@ -45,28 +46,6 @@ class Sight(NamedTuple):
     host: str
     gpus: tuple[str, ...]
     reason: str = ""
-
-
-@functools.cache
-def gpu() -> tuple[bool, str]:
-    """Return whether a GPU computes here, and if not, why. Asked once per process: it costs 1 s.
-
-    That CuPy imports and counts a device proves little (no compiler, a driver too old, a device
-    too new), so a kernel is compiled and run. It can fail with three unrelated exception classes.
-    """
-    try:
-        cupy = import_module("cupy")
-        if cupy.cuda.runtime.getDeviceCount() == 0:
-            return False, "no device"
-        out = cupy.zeros(1, "i4")
-        code = 'extern "C" __global__ void answer(int* x) { *x = 42; }'
-        cupy.RawKernel(code, "answer")((1,), (1,), (out,))
-        found = int(out[0])
-    except ModuleNotFoundError as error:
-        return False, f"no {error.name}"
-    except Exception as error:
-        return False, f"{type(error).__name__}: {error}".splitlines()[0]
-    return (True, "") if found == 42 else (False, f"a trial kernel wrote {found} instead of 42")
 
 
 def look() -> Sight:

@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from minidist import launch, processes
+from minidist.cuda.compiler import find as find_compiler
 from minidist.device import gpu
-from minidist.errors import LaunchError
+from minidist.errors import LaunchError, NoCompilerError
 
 TIMEOUT = 60.0  # seconds for the two ranks to start, meet and end
 MEET = """
@@ -111,9 +112,19 @@ def kernel() -> Finding:
 
 
 def compiler() -> Finding:
-    """Check for a C++ compiler."""
-    path = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
-    return Finding(path is not None, path or "none", "optional: apt-get install g++")
+    """Check for the C++ compiler that makes kernels run on NumPy arrays."""
+    try:
+        found = find_compiler()
+    except NoCompilerError as error:
+        return Finding(False, "none", f"only for kernels without a GPU: {error}")
+    return Finding(True, f"{found.version} ({found.command[0]})")
+
+
+def kernel_lines() -> Finding:
+    """Check for the tool that finds the line of a fault in such a kernel."""
+    path = shutil.which("addr2line") or shutil.which("llvm-addr2line")
+    remedy = "only for kernels without a GPU: apt-get install binutils"
+    return Finding(path is not None, path or "no addr2line: faults name no line", remedy)
 
 
 def shared_memory() -> Finding:
@@ -144,6 +155,7 @@ CHECKS: dict[str, Callable[[], Finding]] = {
     "GPU driver": driver,
     "GPU kernel": kernel,
     "C++ compiler": compiler,
+    "kernel lines": kernel_lines,
     "shared memory": shared_memory,
     "BLAS threads": blas_threads,
 }

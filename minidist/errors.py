@@ -64,3 +64,31 @@ class CheckpointError(MinidistError, RuntimeError):
 
 class LessonError(MinidistError, ValueError):
     """A lesson that is not there, or a lesson file that cannot be read."""
+
+
+class KernelError(MinidistError, RuntimeError):
+    """A CUDA kernel that cannot be found, compiled, launched or finished."""
+
+
+class CompileError(KernelError):
+    """Kernel source that a compiler refuses; the message holds what it said."""
+
+
+class NoCompilerError(KernelError):
+    """Nothing on this machine can compile a kernel."""
+
+
+class ArgumentError(KernelError, TypeError):
+    """A launch whose grid, block or arguments do not fit the kernel, refused before it runs."""
+
+
+class KernelRangeError(KernelError, OverflowError):
+    """A number that the declared type of a kernel's parameter cannot hold."""
+
+
+class KernelTimeout(KernelError, TimeoutError):
+    """A kernel that did not end within the limit; it has been stopped."""
+
+
+class KernelFault(KernelError):
+    """What a running kernel did wrong: the access, the line, the block and the thread."""

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from minidist import processes
+from minidist.cuda import emulator_available
 from minidist.device import gpu
 from minidist.errors import LaunchError
 from minidist.launch import library
@@ -42,6 +43,9 @@ def missing(mark: str) -> str:
     """Why tests with this mark cannot run here, or ''. Asked only when there are such tests."""
     if mark == "gpu":
         works, reason = gpu()
+        return "" if works else reason
+    if mark == "kernel":
+        works, reason = emulator_available()
         return "" if works else reason
     if mark == "mpi":
         try:

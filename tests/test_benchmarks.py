@@ -21,7 +21,8 @@ from minidist.train.trainer import Trainer
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = ["timing", "table", "layer_kinds", "training"]
-NAMES += ["device_ops", "device_checks", "device_speed", "gpu_check"]
+NAMES += ["device_ops", "device_kernels", "device_checks", "device_speed", "gpu_check"]
+NAMES += ["kernel_speed", "kernels"]
 TINY = ["--layers=1", "--width=8", "--heads=2", "--context=8", "--batch=3", "-n=2", "-w=0"]
 
 
@@ -155,7 +156,8 @@ def test_without_a_gpu_it_is_one_sentence(scripts, monkeypatch, capsys):
 
 
 def test_every_operation_is_checked(scripts):
-    checked = {name.split()[0] for name in scripts.device_ops.cases()} - {"combine"}
+    checked = {name.split()[0] for name in scripts.device_ops.cases()}
+    checked -= {"combine", "sum_of_squares"}
     assert checked == set(ops.__all__) - {"random", "rope_angles"}  # angles are checked with rope
 
 
@@ -193,3 +195,48 @@ def test_a_failed_check_fails_the_run_and_the_others_go_on(scripts, monkeypatch,
     assert "skipped  two" in out
     assert "no greenlet" in out
     assert "# 1 ok, 1 failed, 1 skipped" in out
+
+
+# --- kernels -------------------------------------------------------------------------------------
+
+
+@pytest.mark.kernel
+def test_the_cost_of_emulated_kernels_is_measured(scripts, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(scripts.kernels, "find_place", lambda rehearse: "no device")
+    path = tmp_path / "out.json"
+    words = ["--elements", "1000", "-n", "2", "--json", str(path)]
+    assert scripts.kernels.main(words) == 0
+    assert "no usable GPU here (no device)" in capsys.readouterr().out
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert [row["what"].split(":")[0] for row in rows] == [
+        *("compile the emulator and a kernel", "compile a file", "launch", "thread", "barrier"),
+        *("element", "element"),
+    ]
+
+
+@pytest.mark.kernel
+def test_the_gpu_part_runs_emulated_and_every_way_gives_the_same(scripts, capsys, tmp_path):
+    path = tmp_path / "out.json"
+    assert scripts.kernels.main(["--rehearse", "-n", "2", "--json", str(path)]) == 0
+    rows = json.loads(path.read_text("utf-8"))["rows"]
+    assert {row["operation"] for row in rows} == set(scripts.kernel_speed.OPERATIONS)
+    assert all(row["wrong"] == 0 for row in rows)
+    assert "not measured" not in capsys.readouterr().out
+
+
+@pytest.mark.kernel
+def test_a_way_that_is_wrong_or_cannot_run_is_said(scripts, monkeypatch, capsys):
+    def broken(place, n):
+        x = np.ones(n, np.float32)
+        ways = {"right": lambda: None, "wrong": lambda: x.__imul__(2), "none": lambda: x[n]}
+        return scripts.kernel_speed.Operation("float", 4 * n, ways, x, 1e-3)
+
+    monkeypatch.setattr(scripts.kernels, "OPERATIONS", {"broken": broken, "gone": None})
+    monkeypatch.setattr(scripts.kernel_speed, "OPERATIONS", {"broken": broken})
+    said = []
+    place = scripts.kernels.find_place(rehearse=True)
+    rows = list(scripts.kernel_speed.measure(place, "broken", 10, 2, 1, said.append))
+    assert [(row.way, row.wrong) for row in rows] == [("copy", 0), ("right", 0), ("wrong", 10)]
+    assert said[0].startswith("# broken, none: not measured: IndexError: index 10 is out of bounds")
+    assert scripts.kernels.main(["--rehearse", "-n", "2"]) == 0
+    assert "# gone, 1000 elements: not measured: KeyError" in capsys.readouterr().out

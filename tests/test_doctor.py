@@ -92,7 +92,20 @@ def test_no_gpu_and_no_compiler_are_not_fatal(monkeypatch):
     monkeypatch.setattr(doctor, "CDLL", raises(OSError("libcuda.so.1")))
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("PATH", "")
-    for check in (doctor.kernel, doctor.driver, doctor.compiler):
+    for check in (doctor.kernel, doctor.driver, doctor.compiler, doctor.kernel_lines):
         found = check()
         assert (found.ok, found.fatal) == (False, False)
         assert found.remedy
+
+
+def test_the_compiler_of_kernels_is_named(monkeypatch, tmp_path):
+    fake = tmp_path / "g++"
+    fake.write_text("#!/bin/sh\necho 'g++ 12.2'\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("CXX", str(fake))
+    assert doctor.compiler() == (True, f"g++ 12.2 ({fake})", "", False)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert "CXX=no-such-compiler" in doctor.compiler().remedy
+    (tmp_path / "llvm-addr2line").symlink_to(fake)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert doctor.kernel_lines().what == str(tmp_path / "llvm-addr2line")

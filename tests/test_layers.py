@@ -9,8 +9,8 @@ ROOT = Path(__file__).resolve().parent.parent / "minidist"
 
 # From the lowest floor up. A file imports from its own floor and from floors below.
 FLOORS = [
-    {"__init__", "errors", "bounds", "arrays", "files"},
-    {"view"},
+    {"__init__", "errors", "bounds", "arrays", "files", "cache"},
+    {"view", "cuda"},
     {"ops", "comm", "data"},
     {"network"},
     {"collectives"},

@@ -9,12 +9,12 @@ home folders are shared between the nodes of a cluster, and nodes differ.
 
 import json
 import math
-import os
 import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from minidist.cache import cache_folder
 from minidist.comm import Link
 from minidist.errors import ConfigError, DataError
 from minidist.files import replace_file
@@ -57,19 +57,6 @@ DEFAULT = Measured(
     add=1e-10,
     about={"source": "round figures, not measured: run minidist measure-links"},
 )
-
-
-def cache_folder() -> Path:
-    """Return where minidist keeps what it has found out about this machine.
-
-    Raises ConfigError if the user has no home, as in some containers, and nothing else is set.
-    """
-    if chosen := os.environ.get("MINIDIST_CACHE"):
-        return Path(chosen)
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "minidist"
-    except RuntimeError as error:
-        raise ConfigError(f"{error} Set MINIDIST_CACHE to a folder that can be written") from error
 
 
 def cache_file() -> Path:

@@ -44,18 +44,8 @@ class Dropout(Layer):
     def forward(self, x: Array, at: At) -> tuple[Array, Any]:
         if not (at.train and self.rate):
             return x, None
-        mask = self.mask(at, x.shape[-1])
-        return self._apply(x, mask), mask
+        key = (self.seed, at.step, self.name)
+        return ops.dropout(x, self.rate, key, at.samples, at.positions)
 
     def backward(self, ctx: Any, dy: Array, later: Later = None) -> Array:
-        return dy if ctx is None else self._apply(dy, ctx)
-
-    def mask(self, at: At, channels: int) -> Array:
-        """Return the bool array (B, T, channels) of the elements that stay."""
-        keys = (self.seed, at.step, self.name, at.samples[:, None], at.positions)
-        return ops.random.keep(self.rate, channels, *keys)
-
-    def _apply(self, x: Array, mask: Array) -> Array:
-        y = x * mask
-        y *= 1.0 / ops.random.kept(self.rate)
-        return y
+        return dy if ctx is None else ops.dropout_backward(dy, self.rate, ctx)

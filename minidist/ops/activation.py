@@ -8,10 +8,13 @@ Source: Shazeer, "GLU variants improve transformer", arXiv 2002.05202.
 import numpy as np
 
 from minidist.arrays import Array, namespace, pieces
+from minidist.ops import kernels
 
 
 def swiglu(gate: Array, up: Array) -> Array:
     """Return silu(gate) * up, elementwise. The backward pass needs the two inputs only."""
+    if kernels.chosen(gate, up):
+        return kernels.swiglu(gate, up)
     xp = namespace(gate)
     h = xp.empty(gate.shape, gate.dtype)
     flat_h, flat_gate, flat_up = _flat(h, gate, up)
@@ -28,6 +31,8 @@ def swiglu_backward(dh: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     With s = sigmoid(g): silu(g) = g s and silu'(g) = s + silu(g) (1 - s). The sigmoid is computed
     again, not kept, as fused kernels do.
     """
+    if kernels.chosen(dh, gate, up):
+        return kernels.swiglu_backward(dh, gate, up)
     xp = namespace(gate)
     dgate, dup = xp.empty(gate.shape, gate.dtype), xp.empty(gate.shape, gate.dtype)
     flat_dgate, flat_dup, flat_dh, flat_gate, flat_up = _flat(dgate, dup, dh, gate, up)

@@ -25,6 +25,7 @@ that share a key head; I = H + 1.
 import numpy as np
 
 from minidist.arrays import Array, namespace
+from minidist.ops import kernels
 from minidist.ops.blocks import Block, sample_groups, visible_blocks
 
 
@@ -35,6 +36,8 @@ def attention(
 
     A query sees the keys whose position is not larger than its own, whatever their order.
     """
+    if kernels.chosen(q_BTGRH, k_BSGH, v_BSGH) and q_BTGRH.shape[-1] <= kernels.LARGEST_HEAD:
+        return kernels.attention(q_BTGRH, k_BSGH, v_BSGH, q_pos_T, k_pos_S)
     xp = namespace(q_BTGRH)
     o_BTGRH = xp.empty(q_BTGRH.shape, q_BTGRH.dtype)
     lse_BTGR = xp.empty(q_BTGRH.shape[:-1], q_BTGRH.dtype)

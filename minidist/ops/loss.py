@@ -9,6 +9,7 @@ Suffixes: N tokens, V vocabulary; ... any leading shape.
 """
 
 from minidist.arrays import Array, namespace
+from minidist.ops import kernels
 
 
 def cross_entropy(logits_V: Array, labels: Array) -> tuple[Array, Array]:
@@ -16,6 +17,8 @@ def cross_entropy(logits_V: Array, labels: Array) -> tuple[Array, Array]:
 
     ``labels`` is an integer array of the leading shape of ``logits``, in [0, V) or negative.
     """
+    if kernels.chosen(logits_V):
+        return kernels.cross_entropy(logits_V, labels)
     xp = namespace(logits_V)
     highest = logits_V.max(-1, keepdims=True)
     p_V = logits_V - highest
@@ -29,6 +32,8 @@ def cross_entropy(logits_V: Array, labels: Array) -> tuple[Array, Array]:
 
 def cross_entropy_backward(scale: float, p_V: Array, labels: Array) -> Array:
     """Return the gradient (..., V) of ``scale * loss``: scale * (p - one-hot of the label)."""
+    if kernels.chosen(p_V):
+        return kernels.cross_entropy_backward(scale, p_V, labels)
     xp = namespace(p_V)
     weight_N = ((labels >= 0) * scale).astype(p_V.dtype).reshape(labels.size)
     d_NV = p_V.reshape(labels.size, p_V.shape[-1]) * weight_N[:, None]

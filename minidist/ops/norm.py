@@ -9,10 +9,13 @@ Suffixes: D width; ... any leading shape.
 """
 
 from minidist.arrays import Array, as_rows, namespace
+from minidist.ops import kernels
 
 
 def rms_norm(x_D: Array, weight_D: Array, eps: float) -> tuple[Array, Array]:
     """Normalise ``x`` (..., D). Returns (y (..., D), r (..., 1)); the backward pass needs r."""
+    if kernels.chosen(x_D, weight_D):
+        return kernels.rms_norm(x_D, weight_D, eps)
     xp = namespace(x_D)
     mean_square = xp.einsum("...d,...d->...", x_D, x_D)[..., None] / x_D.shape[-1]
     r = 1.0 / xp.sqrt(mean_square + eps)
@@ -31,6 +34,8 @@ def rms_norm_backward(dy_D: Array, x_D: Array, weight_D: Array, r: Array) -> tup
 
     Both sums are matrix-vector products with dy x.
     """
+    if kernels.chosen(x_D, dy_D, weight_D, r):
+        return kernels.rms_norm_backward(dy_D, x_D, weight_D, r)
     x_ND, dy_ND, r_N = as_rows(x_D), as_rows(dy_D), as_rows(r)[:, 0]
     both_ND = dy_ND * x_ND
     dweight_D = r_N @ both_ND

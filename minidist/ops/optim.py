@@ -7,6 +7,7 @@ changes nothing.
 from math import sqrt
 
 from minidist.arrays import Array, namespace, pieces
+from minidist.ops import kernels
 
 
 def sgd(data: Array, grad: Array, lr: float, weight_decay: float = 0.0) -> None:
@@ -38,11 +39,14 @@ def adamw(
     """
     lr = float(lr)  # a NumPy float64 scalar would turn float32 arithmetic into float64
     step, root = lr / (1.0 - beta1**t), 1.0 / sqrt(1.0 - beta2**t)
+    keep = 1.0 - lr * weight_decay
+    if kernels.chosen(data, grad, m, v):
+        return kernels.adamw(data, grad, m, v, keep, 1.0 - beta1, 1.0 - beta2, root, eps, step)
     xp = namespace(data)
     for here in pieces(data):
         x, g, m_, v_ = data[here], grad[here], m[here], v[here]
         if weight_decay:
-            x *= 1.0 - lr * weight_decay
+            x *= keep
         m_ += (g - m_) * (1.0 - beta1)
         v_ += (g * g - v_) * (1.0 - beta2)
         below = xp.sqrt(v_)
@@ -51,3 +55,4 @@ def adamw(
         xp.divide(m_, below, out=below)
         below *= step
         x -= below
+    return None

@@ -77,16 +77,21 @@ def keep(rate: float, channels: int, *keys: Key) -> Array:
     the 16 bits from bit 16 (c mod 4) on of word number c div 4, and is dropped if they are below
     2^16 rate. So a rate counts down to a multiple of 2^-16.
     """
-    if not 0 <= rate < 1:
-        raise ConfigError(f"dropout rate {rate} is not in [0, 1); 0 turns dropout off")
     row = bits(*keys)[..., None]
     words = _output(row, namespace(row).arange(-(-channels // 4)).astype(np.uint64))
-    return words.view(np.uint16)[..., :channels] >= np.uint16(int(rate * LEVELS))
+    return words.view(np.uint16)[..., :channels] >= np.uint16(threshold(rate))
+
+
+def threshold(rate: float) -> int:
+    """Return below which 16 bits, as a number, an element is dropped."""
+    if not 0 <= rate < 1:
+        raise ConfigError(f"dropout rate {rate} is not in [0, 1); 0 turns dropout off")
+    return int(rate * LEVELS)
 
 
 def kept(rate: float) -> float:
     """Return the share of elements that `keep` leaves, which is what a mask must be divided by."""
-    return 1.0 - int(rate * LEVELS) / LEVELS
+    return 1.0 - threshold(rate) / LEVELS
 
 
 def _output(seed: Array, number: Array) -> Array:

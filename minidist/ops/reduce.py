@@ -4,8 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from minidist.arrays import Array, namespace
+from minidist.arrays import Array, namespace, pieces
 from minidist.errors import ConfigError
+from minidist.ops import kernels
 
 OPS = {"sum": "add", "max": "maximum", "min": "minimum"}
 """The reductions, and the array function of each."""
@@ -31,8 +32,31 @@ def combine(op: str, a: Array, b: Array, out: Array) -> None:
     float16 and bfloat16 are types of storage and of the wire: they are added in float32 and rounded
     once.
     """
+    if (
+        op in kernels.COMBINE
+        and out.flags.c_contiguous
+        and kernels.chosen(out, a, b, dtypes=tuple(kernels.DTYPES))
+    ):
+        return kernels.combine(op, a, b, out)
     function = getattr(namespace(out), OPS[op])
     if out.dtype.itemsize == 2 and out.dtype.name in HALF:
         out[...] = function(a.astype("float32"), b.astype("float32")).astype(out.dtype)
     else:
         function(a, b, out=out)
+    return None
+
+
+def _flat(x: Array) -> bool:
+    return bool(x.flags.c_contiguous)
+
+
+def sum_of_squares(x: Array) -> Array:
+    """Return the sum of the squares of a flat array as a 0-d float64 array where ``x`` lives."""
+    if kernels.chosen(x):
+        return kernels.sum_of_squares(x)
+    xp = namespace(x)
+    total = xp.zeros((), np.float64)
+    for here in pieces(x):
+        part = x[here].astype(np.float64)
+        total = total + part @ part
+    return total

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from minidist.arrays import Array, namespace
+from minidist.ops import kernels
 
 
 def rope_angles(positions_T: Array, head_size: int, base: float, dtype: Any) -> tuple[Array, Array]:
@@ -37,6 +38,8 @@ def rope(x_TNH: Array, cos_T1H: Array, sin_T1H: Array) -> Array:
 
     that is, x times cosine plus x with its halves swapped times the signed sine.
     """
+    if kernels.chosen(x_TNH, cos_T1H, sin_T1H):
+        return kernels.rope(x_TNH, cos_T1H, sin_T1H)
     # The same factors for each head, written out: one long loop instead of one for each head.
     xp, half = namespace(x_TNH), x_TNH.shape[-1] // 2
     cos_TNH, sin_TNH = (xp.broadcast_to(a, x_TNH.shape[-3:]).copy() for a in (cos_T1H, sin_T1H))

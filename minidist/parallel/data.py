@@ -35,12 +35,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minidist.arrays import Array, pieces, to_host
+from minidist.arrays import Array, to_host
 from minidist.bounds import share
 from minidist.collectives import Started, ring, wait_all
 from minidist.comm import Comm
 from minidist.errors import ConfigError, StepError
 from minidist.nn import Parameter, Shard
+from minidist.ops.reduce import sum_of_squares
 from minidist.parallel.watch import UNSEEN, Watch
 
 TRAFFIC = "gradients"
@@ -152,10 +153,7 @@ class DataParallel:
         """
         total = self.xp.zeros((), self.xp.float64)
         for b in self._reduced:
-            mine = b.piece(self.comm)
-            for here in pieces(mine):
-                part = mine[here].astype(self.xp.float64)
-                total = total + part @ part
+            total = total + sum_of_squares(b.piece(self.comm))
         return float(to_host(total))
 
     def scale(self, factor: float) -> None:

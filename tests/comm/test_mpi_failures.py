@@ -12,13 +12,7 @@ import pytest
 
 from minidist import launch, processes
 from minidist.comm.detect import announced, launched
-
-
-def fast_and_slow(cases, fast):
-    """The names of all cases; those after the first few are slow."""
-    names = list(cases)
-    return names[:fast] + [pytest.param(name, marks=pytest.mark.slow) for name in names[fast:]]
-
+from tests.tiers import fast_and_slow
 
 HEAD = """
 import os, signal, sys, threading

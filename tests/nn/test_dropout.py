@@ -15,19 +15,24 @@ def place(samples, positions, step=3, train=True):
     return At(step, train, np.asarray(samples), np.asarray(positions))
 
 
+def mask_of(layer, at, channels):
+    """The elements that stay."""
+    return layer.forward(np.ones((at.samples.size, at.positions.size, channels)), at)[0] != 0
+
+
 def test_golden_mask():
-    mask = Dropout("embed.drop", 0.25, 7).mask(place([10, 11], [5, 6]), 8)
+    mask = mask_of(Dropout("embed.drop", 0.25, 7), place([10, 11], [5, 6]), 8)
     assert np.packbits(mask).tolist() == [238, 241, 222, 223]
 
 
 def check_split(cls, samples, positions, ranks):
     """Trap 95: the masks of all slices, put together, are the mask of the whole batch."""
     layer = cls("d", 0.5, 1)
-    whole = layer.mask(place(np.arange(samples), np.arange(positions)), 6)
+    whole = mask_of(layer, place(np.arange(samples), np.arange(positions)), 6)
     b, t = bounds(samples, ranks), bounds(positions, ranks)
-    by_sample = [layer.mask(place(np.arange(b[r], b[r + 1]), np.arange(positions)), 6)
+    by_sample = [mask_of(layer, place(np.arange(b[r], b[r + 1]), np.arange(positions)), 6)
                  for r in range(ranks)]  # fmt: skip
-    by_position = [layer.mask(place(np.arange(samples), np.arange(t[r], t[r + 1])), 6)
+    by_position = [mask_of(layer, place(np.arange(samples), np.arange(t[r], t[r + 1])), 6)
                    for r in range(ranks)]  # fmt: skip
     assert np.array_equal(np.concatenate(by_sample), whole)
     assert np.array_equal(np.concatenate(by_position, 1), whole)
@@ -41,7 +46,7 @@ def test_masks_of_slices_are_slices_of_the_mask(samples, positions, ranks):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("at.samples[:, None]", "at.samples[:, None] - at.samples[:1]"),
+        ("at.samples,", "at.samples - at.samples[:1],"),
         ("at.positions)", "at.positions - at.positions[:1])"),
     ],
 )
@@ -52,7 +57,7 @@ def test_split_mutants(old, new):
 
 def check_all_keys_matter(cls):
     def mask(name="d", seed=1, step=3):
-        return cls(name, 0.5, seed).mask(place(np.arange(8), np.arange(8), step), 8)
+        return mask_of(cls(name, 0.5, seed), place(np.arange(8), np.arange(8), step), 8)
 
     masks = [mask(), mask(name="e"), mask(seed=2), mask(step=4)]
     parts = [m[i] for m in masks for i in range(8)] + [m[:, i] for m in masks for i in range(8)]
@@ -64,18 +69,14 @@ def test_all_keys_matter():
     check_all_keys_matter(Dropout)
 
 
-KEYS = "(self.seed, at.step, self.name, at.samples[:, None], at.positions)"
-
-
 @pytest.mark.parametrize(
     ("key", "constant"),
-    [("self.seed", "0"), ("at.step", "0"), ("self.name", "0"),
-     ("at.samples", "(0 * at.samples)"), ("at.positions", "0 * at.positions")],
+    [("self.seed", "0"), ("at.step", "0"), ("self.name)", "0)"),
+     ("at.samples,", "0 * at.samples,"), ("at.positions)", "0 * at.positions)")],
 )  # fmt: skip
 def test_key_mutants(key, constant):
-    wrong = mutate(Dropout, KEYS, KEYS.replace(key, constant))
     with pytest.raises(AssertionError):
-        check_all_keys_matter(wrong)
+        check_all_keys_matter(mutate(Dropout, key, constant))
 
 
 def test_running_again_draws_the_same_numbers():

@@ -121,7 +121,7 @@ X = np.random.default_rng(0).normal(size=(2, 3, 4))
          lambda c: c(linear("g", 3, 4), linear("u", 3, 4), linear("d", 4, 3))),
         (SwiGLU, "self.down.backward(h, dy, later)", "self.down.backward(h, dy)",
          lambda c: c(linear("g", 3, 4), linear("u", 3, 4), linear("d", 4, 3))),
-        (Dropout, "self._apply(dy, ctx)", "dy", lambda c: c("d", 0.5)),
+        (Dropout, "ops.dropout_backward(dy, self.rate, ctx)", "dy", lambda c: c("d", 0.5)),
         (Chain, "layer.backward(c, dy, later)", "layer.backward(c, dy)",
          lambda c: c(linear("w", 4, 4))),
         (Residual, "return dy + super()", "return super()", lambda c: c(linear("w", 4, 4))),

@@ -50,7 +50,7 @@ def test_adamw(size):
     [
         ("1.0 - beta1**t", "1.0 - beta1", 1.0),
         ("below *= root", "pass", 1.0),
-        ("x *= 1.0 - lr * weight_decay", "g = g + weight_decay * x", 1.0),
+        ("x *= keep", "g = g + weight_decay * x", 1.0),
         ("below += eps", "pass", 1e-8),
     ],
 )

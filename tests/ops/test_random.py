@@ -135,7 +135,7 @@ def test_keep():
     [
         ("[..., :channels]", "[..., ::-1][..., :channels]"),
         ("_output(row, namespace", "_output(row, 0 * namespace"),
-        ("(int(rate * LEVELS))", "(int(rate * LEVELS / 2))"),
+        ("(threshold(rate))", "(threshold(rate) // 2)"),
     ],
 )
 def test_keep_mutants(old, new):
