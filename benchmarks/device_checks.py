@@ -4,12 +4,14 @@ A check returns a few words, raises `Skip` where something is missing, and fails
 exception. Another check is another function, and a line in `checks`.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from device_kernels import kernel_checks
-from device_ops import Skip, Target, cases, differ, random_bits, same
+from device_ops import Case, Skip, Target, cases, differ, random_bits, same
 
 from minidist import ops
 from minidist.arrays import Array, to_host
@@ -173,12 +175,19 @@ def mpi(target: Target) -> str:
 Check = Callable[[Target], str]
 
 
+def without_kernels(target: Target, case: Case) -> str:
+    with patch.dict(os.environ, MINIDIST_KERNELS="0"):
+        return same(target, case, np.float32)
+
+
 def checks() -> Iterator[tuple[str, Check]]:
     """Yield (name, check). MPI comes last: a faulty library may end the process."""
     yield "choose_device and a trial kernel", device_choice
     for dtype in (np.float64, np.float32):
         for name, case in cases().items():
             yield f"{name}, {dtype.__name__}", lambda t, c=case, d=dtype: same(t, c, d)
+    for name, case in cases().items():  # where there are kernels, those were checked above
+        yield f"{name}, array code", lambda t, c=case: without_kernels(t, c)
     yield "random bits", random_bits
     yield "decoder and AdamW, float64", lambda t: decoder(t, np.float64)
     yield "decoder and AdamW, float32", lambda t: decoder(t, np.float32)

@@ -13,10 +13,12 @@ Another operation is another function in `OPERATIONS`; it returns what its ways 
 bytes they move. The same lines run on NumPy arrays, emulated: that is how they are tested.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from table import fit
@@ -81,6 +83,16 @@ def kernel(file: str, name: str, grid: int, *args: Any) -> Callable[[], None]:
     return lambda: function((grid,), (BLOCK,), args)
 
 
+def by_arrays(call: Callable[[], object]) -> Callable[[], object]:
+    """Return a call of `ops` that is done by array code, where a device would take a kernel."""
+
+    def without_kernels() -> object:
+        with patch.dict(os.environ, MINIDIST_KERNELS="0"):
+            return call()
+
+    return without_kernels
+
+
 # --- what is measured -----------------------------------------------------------------------------
 
 
@@ -141,7 +153,9 @@ def adamw_f32(place: Place, n: int) -> Operation:
     ways: dict[str, Callable[[], object]] = {
         "adamw_f32": kernel("adamw.cu", "adamw_f32", blocks, *args),
         "adamw_f32_vec": kernel("adamw.cu", "adamw_f32_vec", blocks, *args),
-        f"{xp.__name__}, minidist.ops": lambda: ops.adamw(x, g, m, v, lr, 0.9, 0.95, eps, decay, t),
+        f"{xp.__name__}, minidist.ops": by_arrays(
+            lambda: ops.adamw(x, g, m, v, lr, 0.9, 0.95, eps, decay, t)
+        ),
     }
     if torch := place.torch():
         p = torch.nn.Parameter(torch.ones(n, device="cuda"))
@@ -163,12 +177,39 @@ def adamw_bf16(place: Place, n: int) -> Operation:
     return Operation("bfloat16", 28 * n, ways, x, 0.0)
 
 
+WIDTH = 1024
+
+
+def norm_f32(place: Place, n: int) -> Operation:
+    """RMSNorm of rows of 1,024: read once, written once; the weight stays in the cache."""
+    xp, blocks, width = place.xp, place.blocks, min(n, WIDTH)
+    count = max(1, n // width)
+    x = (xp.arange(count * width) % 7 + 1).astype(np.float32).reshape(count, width)
+    weight, y = xp.full(width, 2.0, np.float32), xp.zeros_like(x)
+    args = (x, weight, y, xp.zeros(count, np.float32), 1e-5, count, width)
+
+    def array_code() -> None:
+        y[...] = ops.rms_norm(x, weight, 1e-5)[0]
+
+    ways: dict[str, Callable[[], object]] = {
+        name: kernel("rms_norm.cu", name, min(count, blocks), *args)
+        for name in ("rms_norm_row_per_block", "rms_norm_row_per_warp")
+    }
+    ways[f"{xp.__name__}, minidist.ops"] = by_arrays(array_code)
+    if torch := place.torch():
+        rows, gain = (torch.as_tensor(array, device="cuda") for array in (x, weight))
+        norm = torch.nn.functional.rms_norm
+        ways["torch"] = lambda: norm(rows, (width,), gain, 1e-5)  # a new array, not compared
+    return Operation("float", 8 * count * width, ways, y, 1e-5)
+
+
 OPERATIONS: dict[str, Callable[[Place, int], Operation]] = {
     "add, float32": add_f32,
     "add, bfloat16": add_bf16,
     "sum, float32": sum_f32,
     "AdamW, float32": adamw_f32,
     "AdamW, bfloat16": adamw_bf16,
+    "RMSNorm, float32": norm_f32,
 }
 
 
