@@ -46,7 +46,10 @@ SEEN = [
     "-fsanitize=thread",
     "-fsanitize=alignment,bounds",
     "-fno-sanitize-recover=all",
+    *(f"-fno-builtin-{name}" for name in ("memcpy", "memmove", "memset")),  # not in line, unseen
 ]
+# The runtime has its own version of these functions: it checks, or ends the kernel only.
+WRAPPED = ("memcpy", "memmove", "memset", "abort", "exit", "_exit")
 SEEN_PARAMETERS = ["tsan-instrument-func-entry-exit=0", "tsan-distinguish-volatile=1"]
 
 
@@ -85,7 +88,10 @@ def find() -> Compiler:
 @functools.cache
 def _find(chosen: str, path: str) -> Compiler:
     for candidate in [chosen] if chosen.strip() else CANDIDATES:
-        first, *rest = shlex.split(candidate)
+        try:
+            first, *rest = shlex.split(candidate)
+        except ValueError:  # an open quotation mark
+            break
         if there := shutil.which(first, path=path):
             command = (os.path.abspath(there), *rest)
             said = subprocess.run([*command, "--version"], capture_output=True, text=True)
@@ -116,7 +122,8 @@ def compile_files(
             (Path(folder) / name).write_text(text, "utf-8")
         _run([*compiler.command, *flags, "-c", "-o", "kernel.o", MAIN], folder, about)
         # Without -fsanitize here: that would bring in its library.
-        link = ["-shared", "-Wl,-z,lazy,-rpath,$ORIGIN", "-o", str(out), "kernel.o"]
+        wrap = [f"-Wl,--wrap={name}" for name in WRAPPED]
+        link = ["-shared", *wrap, "-Wl,-z,lazy,-rpath,$ORIGIN", "-o", str(out), "kernel.o"]
         _run([*compiler.command, *link, *map(str, libraries)], folder, about)
 
 
@@ -149,6 +156,9 @@ def _run(command: list[str], folder: str, about: str) -> None:
     if done.returncode:
         said = readable(done.stderr, folder) or f"{command[0]} failed ({done.returncode})"
         raise CompileError(f"{about} does not compile:\n{said}")
+    made = Path(folder, command[command.index("-o") + 1])
+    if not made.is_file():
+        raise NoCompilerError(f"{command[0]} compiles nothing: it has made no {made.name}")
 
 
 def readable(said: str, folder: str) -> str:

@@ -136,8 +136,8 @@ def build(
     source: Source, kernels: Sequence[Signature], macros: Sequence[str], compiler: Compiler
 ) -> Path:
     """Return the compiled file; compile it if no process has done so before."""
-    flags = [*compiler.flags(seen=True), f"-I{INCLUDE}", *macros]
-    files = translate(source, kernels)
+    flags = [*compiler.flags(seen=True), f"-I{INCLUDE}"]
+    files = translate(source, kernels, macros)
     texts = [part for item in sorted(files.items()) for part in item]
     key = key_of("kernel", own_text(), *texts, *flags, *compiler.command, compiler.version)
     linked = [Path(runtime()._name)]

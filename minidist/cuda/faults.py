@@ -26,7 +26,7 @@ from minidist.errors import KernelError, KernelFault, KernelTimeout
 WHAT = {
     BAD_ADDRESS: "access to an address where there is no memory",
     STACK_OVERFLOW: "stack overflow: the local variables of a thread do not fit",
-    DIVISION_BY_ZERO: "division of a whole number by zero",
+    DIVISION_BY_ZERO: "division of a whole number by zero, or of the smallest one by -1",
     DIVERGENT_BARRIER: "threads of a block wait at different barriers",
     DEADLOCK: "deadlock: every thread waits for another",
     ASSERTION: "an assertion failed",
@@ -117,7 +117,8 @@ def access(outcome: Outcome, signature: Signature, values: Sequence[Value], said
 
 def place(outcome: Outcome, library: Path) -> str:
     """Return the line, the thread and the block of an outcome, as far as they are known."""
-    line = line_at(library, outcome.pc) if outcome.pc else ""
+    # That of a wrong mask is in the text; its pc lies in the emulator.
+    line = line_at(library, outcome.pc) if outcome.pc and outcome.kind != BAD_MASK else ""
     found = f", at {line}" if line else ""
     if outcome.kind not in TOLD:
         found += f", in thread {tuple(outcome.thread)} of block {tuple(outcome.block)}"

@@ -30,15 +30,25 @@ CONDITION = re.compile(
     r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b(?:[^\n\\]|\\\n|\\.)*", re.M
 )
 
+HALVES = ("cuda_fp16.h", "cuda_bf16.h")
 
 Names = Mapping[Path, str]  # of each header: the name of its copy
 
 
-def translate(source: Source, kernels: Sequence[Signature]) -> dict[str, str]:
-    """Return the texts of the files to compile, by their names."""
+def translate(
+    source: Source, kernels: Sequence[Signature], macros: Sequence[str] = ()
+) -> dict[str, str]:
+    """Return the texts of the files to compile, by their names.
+
+    Macros of the user, as options (-DT=float), come after what CUDA has built in, which would read
+    its own T as theirs.
+    """
     copies = {path: f"{i}_{path.name}" for i, path in enumerate(source.headers)}
+    texts = [source.text, *source.headers.values()]
     main = [
         '#include "emulated_cuda.h"',
+        *(f"#include <{name}>" for name in HALVES if any(name in text for text in texts)),
+        *("#define " + macro.removeprefix("-D").replace("=", " ", 1) for macro in macros),
         rewrite(source, source.path, copies),
         f'#line 1 "{LAUNCHER}"',
         "MD_MODULE",

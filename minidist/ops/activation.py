@@ -13,7 +13,7 @@ from minidist.ops import kernels
 
 def swiglu(gate: Array, up: Array) -> Array:
     """Return silu(gate) * up, elementwise. The backward pass needs the two inputs only."""
-    if kernels.chosen(gate, up):
+    if kernels.chosen(gate, up, fits=gate.shape == up.shape):
         return kernels.swiglu(gate, up)
     xp = namespace(gate)
     h = xp.empty(gate.shape, gate.dtype)
@@ -31,7 +31,7 @@ def swiglu_backward(dh: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     With s = sigmoid(g): silu(g) = g s and silu'(g) = s + silu(g) (1 - s). The sigmoid is computed
     again, not kept, as fused kernels do.
     """
-    if kernels.chosen(dh, gate, up):
+    if kernels.chosen(dh, gate, up, fits=dh.shape == gate.shape == up.shape):
         return kernels.swiglu_backward(dh, gate, up)
     xp = namespace(gate)
     dgate, dup = xp.empty(gate.shape, gate.dtype), xp.empty(gate.shape, gate.dtype)

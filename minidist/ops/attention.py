@@ -36,7 +36,8 @@ def attention(
 
     A query sees the keys whose position is not larger than its own, whatever their order.
     """
-    if kernels.chosen(q_BTGRH, k_BSGH, v_BSGH) and q_BTGRH.shape[-1] <= kernels.LARGEST_HEAD:
+    fits = kernels.attention_fits(q_BTGRH, k_BSGH, v_BSGH, q_pos_T, k_pos_S)
+    if kernels.chosen(q_BTGRH, k_BSGH, v_BSGH, fits=fits):
         return kernels.attention(q_BTGRH, k_BSGH, v_BSGH, q_pos_T, k_pos_S)
     xp = namespace(q_BTGRH)
     o_BTGRH = xp.empty(q_BTGRH.shape, q_BTGRH.dtype)

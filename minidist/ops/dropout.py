@@ -24,7 +24,7 @@ def dropout(
     ``key`` is what the draws of all elements are for, such as seed, step and name of a layer;
     ``samples`` (B,) and ``positions`` (T,) are global numbers.
     """
-    if kernels.chosen(x):
+    if kernels.chosen(x, fits=x.shape[:-1] == (samples.size, positions.size)):
         drawn = int(random.bits(*key)), samples, positions
         return _by_kernel(x, rate, drawn), drawn
     mask = random.keep(rate, x.shape[-1], *key, samples[:, None], positions)

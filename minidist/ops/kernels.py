@@ -30,9 +30,15 @@ THREADS, BLOCKS = 256, 1024
 Kernel = cuda.Kernel
 
 
-def chosen(*arrays: Array, dtypes: tuple[str, ...] = ("float32",)) -> bool:
-    """Return whether an operation on these arrays, of one of these dtypes, is done by a kernel."""
+def chosen(*arrays: Array, dtypes: tuple[str, ...] = ("float32",), fits: bool = True) -> bool:
+    """Return whether an operation on these arrays, of one of these dtypes, is done by a kernel.
+
+    ``fits``: whether the shapes are those that the kernel reads. All else is left to the array
+    code, which broadcasts, or refuses.
+    """
     first = arrays[0]
+    if not fits:
+        return False
     if isinstance(first, np.ndarray):
         if os.environ.get("MINIDIST_EMULATE", "0") in ("", "0"):
             return False
@@ -199,6 +205,21 @@ def sum_of_squares(x: Array) -> Array:
 
 TILE_ROWS, TILE_THREADS, LARGEST_HEAD = 16, 128, 128
 """Of kernels/attention.cu: queries of a block, its threads, and the head size that its tile has."""
+
+LARGEST_GRID = 65_535
+"""Blocks along the second and the third axis of a grid."""
+
+
+def attention_fits(q: Array, k: Array, v: Array, q_pos: Array, k_pos: Array) -> bool:
+    """Return whether these shapes are those that the kernel reads, and within a launch's limits."""
+    batch, queries, groups, _, size = q.shape
+    keys = k.shape[1:2]
+    return bool(
+        k.shape == v.shape == (batch, *keys, groups, size)
+        and (q_pos.shape, k_pos.shape) == ((queries,), keys)
+        and size <= LARGEST_HEAD
+        and max(groups, batch) <= LARGEST_GRID
+    )
 
 
 def attention(q: Array, k: Array, v: Array, q_pos: Array, k_pos: Array) -> tuple[Array, Array]:

@@ -17,7 +17,7 @@ def cross_entropy(logits_V: Array, labels: Array) -> tuple[Array, Array]:
 
     ``labels`` is an integer array of the leading shape of ``logits``, in [0, V) or negative.
     """
-    if kernels.chosen(logits_V):
+    if kernels.chosen(logits_V, fits=_one_each(logits_V, labels)):
         return kernels.cross_entropy(logits_V, labels)
     xp = namespace(logits_V)
     highest = logits_V.max(-1, keepdims=True)
@@ -30,9 +30,13 @@ def cross_entropy(logits_V: Array, labels: Array) -> tuple[Array, Array]:
     return xp.where(labels >= 0, losses, xp.zeros_like(losses)).sum(), p_V
 
 
+def _one_each(x_V: Array, labels: Array) -> bool:
+    return bool(labels.shape == x_V.shape[:-1] and labels.dtype.kind in "iu")
+
+
 def cross_entropy_backward(scale: float, p_V: Array, labels: Array) -> Array:
     """Return the gradient (..., V) of ``scale * loss``: scale * (p - one-hot of the label)."""
-    if kernels.chosen(p_V):
+    if kernels.chosen(p_V, fits=_one_each(p_V, labels)):
         return kernels.cross_entropy_backward(scale, p_V, labels)
     xp = namespace(p_V)
     weight_N = ((labels >= 0) * scale).astype(p_V.dtype).reshape(labels.size)

@@ -14,7 +14,8 @@ from minidist.ops import kernels
 
 def rms_norm(x_D: Array, weight_D: Array, eps: float) -> tuple[Array, Array]:
     """Normalise ``x`` (..., D). Returns (y (..., D), r (..., 1)); the backward pass needs r."""
-    if kernels.chosen(x_D, weight_D):
+    eps = float(eps)  # a NumPy float64 scalar would turn float32 arithmetic into float64
+    if kernels.chosen(x_D, weight_D, fits=weight_D.shape == x_D.shape[-1:]):
         return kernels.rms_norm(x_D, weight_D, eps)
     xp = namespace(x_D)
     mean_square = xp.einsum("...d,...d->...", x_D, x_D)[..., None] / x_D.shape[-1]
@@ -34,7 +35,9 @@ def rms_norm_backward(dy_D: Array, x_D: Array, weight_D: Array, r: Array) -> tup
 
     Both sums are matrix-vector products with dy x.
     """
-    if kernels.chosen(x_D, dy_D, weight_D, r):
+    fits = weight_D.shape == x_D.shape[-1:] and dy_D.shape == x_D.shape
+    fits = fits and r.shape == (*x_D.shape[:-1], 1)
+    if kernels.chosen(x_D, dy_D, weight_D, r, fits=fits):
         return kernels.rms_norm_backward(dy_D, x_D, weight_D, r)
     x_ND, dy_ND, r_N = as_rows(x_D), as_rows(dy_D), as_rows(r)[:, 0]
     both_ND = dy_ND * x_ND

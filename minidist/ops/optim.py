@@ -40,7 +40,9 @@ def adamw(
     lr = float(lr)  # a NumPy float64 scalar would turn float32 arithmetic into float64
     step, root = lr / (1.0 - beta1**t), 1.0 / sqrt(1.0 - beta2**t)
     keep = 1.0 - lr * weight_decay
-    if kernels.chosen(data, grad, m, v):
+    fits = data.shape == grad.shape == m.shape == v.shape and data.ndim == 1
+    fits = fits and all(x.flags.c_contiguous for x in (data, grad, m, v))
+    if kernels.chosen(data, grad, m, v, fits=fits):
         return kernels.adamw(data, grad, m, v, keep, 1.0 - beta1, 1.0 - beta2, root, eps, step)
     xp = namespace(data)
     for here in pieces(data):

@@ -32,11 +32,8 @@ def combine(op: str, a: Array, b: Array, out: Array) -> None:
     float16 and bfloat16 are types of storage and of the wire: they are added in float32 and rounded
     once.
     """
-    if (
-        op in kernels.COMBINE
-        and out.flags.c_contiguous
-        and kernels.chosen(out, a, b, dtypes=tuple(kernels.DTYPES))
-    ):
+    fits = op in kernels.COMBINE and out.shape == a.shape == b.shape and out.flags.c_contiguous
+    if kernels.chosen(out, a, b, dtypes=tuple(kernels.DTYPES), fits=fits):
         return kernels.combine(op, a, b, out)
     function = getattr(namespace(out), OPS[op])
     if out.dtype.itemsize == 2 and out.dtype.name in HALF:
@@ -44,10 +41,6 @@ def combine(op: str, a: Array, b: Array, out: Array) -> None:
     else:
         function(a, b, out=out)
     return None
-
-
-def _flat(x: Array) -> bool:
-    return bool(x.flags.c_contiguous)
 
 
 def sum_of_squares(x: Array) -> Array:

@@ -38,7 +38,9 @@ def rope(x_TNH: Array, cos_T1H: Array, sin_T1H: Array) -> Array:
 
     that is, x times cosine plus x with its halves swapped times the signed sine.
     """
-    if kernels.chosen(x_TNH, cos_T1H, sin_T1H):
+    one_head = (*x_TNH.shape[-3:-2], 1, *x_TNH.shape[-1:])
+    fits = cos_T1H.shape == sin_T1H.shape == one_head
+    if kernels.chosen(x_TNH, cos_T1H, sin_T1H, fits=fits):
         return kernels.rope(x_TNH, cos_T1H, sin_T1H)
     # The same factors for each head, written out: one long loop instead of one for each head.
     xp, half = namespace(x_TNH), x_TNH.shape[-1] // 2

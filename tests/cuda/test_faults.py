@@ -54,7 +54,10 @@ MESSAGES = [
         f"k: read of 4 bytes out of bounds: element {1 << 40} of argument 0 'x' (float32[100]), "
         f"an address that is near no argument{AT}",
     ),
-    (outcome(faults.DIVISION_BY_ZERO), f"k: division of a whole number by zero{AT}"),
+    (
+        outcome(faults.DIVISION_BY_ZERO),
+        f"k: division of a whole number by zero, or of the smallest one by -1{AT}",
+    ),
     (outcome(faults.ASSERTION, text="i < n"), f"k: an assertion failed: i < n{AT}"),
     (
         outcome(faults.DEADLOCK, text="block (0,0,0):\n  3 threads"),

@@ -93,6 +93,11 @@ def adamw_cases() -> Iterator[Case]:
         "301": (301, (0, 0, 0, 0, 0), 0, 100),
         "302, unaligned": (302, (1, 2, 3, 1, 1), 0, 2),
         "303, m unaligned": (303, (0, 0, 1, 0, 0), None, 3),
+        "303, g unaligned": (303, (0, 1, 0, 0, 0), None, 3),
+        "303, v unaligned": (303, (0, 0, 0, 1, 0), None, 3),
+        "303, x or its master unaligned": (303, (1, 0, 0, 0, 0), None, 3),
+        "303, x in 16 bits unaligned": (303, (0, 0, 0, 0, 1), None, 3),
+        "300, skipped, by a flag of many bits": (300, (0, 0, 0, 0, 0), 6, 5),
         "300, skipped": (300, (0, 0, 0, 0, 0), 1, 5),
     }
     for kind, reference in (("f32", adamw), ("bf16", adamw_bf16)):

@@ -60,11 +60,18 @@ def blind(queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
     return np.arange(queries) % 2 * keys - 1, np.arange(keys)
 
 
+def first_is_latest(queries: int, keys: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of the queries that a block does, the first alone sees the last keys."""
+    return np.arange(queries) - 1 + (np.arange(queries) % 4 == 0) * keys, np.arange(keys)
+
+
 def attention_cases() -> Iterator[Case]:
     for what, shape in ATTENTION.items():
         for step in ("naive", "tiled_f32", "tiled_bf16"):
             for positions in (causal, shuffled, blind):
                 yield attention_case(what, step, positions, 1.0, *shape)
+    for step in ("naive", "tiled_f32"):
+        yield attention_case("of four", step, first_is_latest, 1.0, 1, 4, 64, 1, 1, 16)
     for step in ("naive", "tiled_f32"):  # scores up to hundreds: exp without the largest overflows
         yield attention_case("of large scores", step, causal, 8.0, 1, 17, 40, 1, 1, 16)
 

@@ -46,6 +46,8 @@ LAYOUTS = {  # length, where out, a, b begin; None: out is a or b
     "301": (301, (0, 0, 0)),
     "302, unaligned": (302, (1, 2, 3)),
     "303, only b unaligned": (303, (0, 0, 1)),
+    "304, only a unaligned": (304, (0, 1, 0)),
+    "305, only out unaligned": (305, (1, 0, 0)),
     "300, out is a": (300, (None, 0, 0)),
     "299, out is b, unaligned": (299, (0, None, 1)),
 }

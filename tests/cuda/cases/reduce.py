@@ -166,6 +166,8 @@ def reduce_cases() -> Iterator[Case]:
     # The longest way: 2 to 4 elements in each accumulator of a thread, 2 additions for these, 5 in
     # a warp, 1 for two warps, and 7 more for the two blocks: fewer than 40 for 1000 elements.
     two = scratch(2, np.float32)
+    many = scratch(1030, np.float32)  # more blocks than the last one has threads
+    yield reduction("sum_last_block", 1030, 32, 1200, grid_total(), integers, 0, many)
     yield reduction("sum_last_block", 2, 64, 1000, grid_total(40), normals, 0, two)
     yield reduction("largest", 2, 64, 1000, largest, spoilt(np.nan, np.inf), 0, two)
     yield reduction("largest", 2, 64, 70, largest, spoilt(np.inf), 1, two)
@@ -184,6 +186,7 @@ def finite_cases() -> Iterator[Case]:
             (301, (-np.inf, 1, np.inf), 0),
             (1, (np.nan,), 0),
             (300, (3e38,), 0),
+            (300, (np.nan,) * 140, 0),  # more than one block finds something, and more than one bit
         ):
             kernel = f"find_not_finite{suffix}"
             name = f"{kernel}, {n} with {bad}, flag {flag}"

@@ -52,7 +52,7 @@ def column_sums_reference(partial, dweight, parts, width):
 
 
 def rms_norm_cases() -> Iterator[Case]:
-    shapes = [(1, 1), (3, 5), (7, 32), (33, 36), (2, 257), (5, 128), (0, 4)]
+    shapes = [(1, 1), (3, 5), (7, 32), (33, 36), (2, 257), (5, 128), (0, 4), (1, 1027)]
     launches = [
         ("rms_norm_row_per_thread", 64, lambda rows: over(rows, 64)),
         ("rms_norm_row_per_block", 50, lambda rows: over(rows, 1)),

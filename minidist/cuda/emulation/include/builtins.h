@@ -61,3 +61,5 @@
 #define assert(condition)                                                                          \
     ((condition) ? (void)0                                                                         \
                  : md_fail(MD_KIND_ASSERTION, "assertion failed: " #condition, __FILE__, __LINE__))
+// A kernel that includes <assert.h> gets the C library's macro, which calls this.
+#define __assert_fail(condition, file, line, function) md_fail(MD_KIND_ASSERTION, condition, file, line)

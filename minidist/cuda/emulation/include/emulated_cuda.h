@@ -5,7 +5,7 @@
 //     __global__ void add(...)        builtins.h       words that a C++ compiler does not know
 //     threadIdx.x, float4             thread.h, vector_types.h
 //     __syncthreads()                 barrier.h
-//     __shfl_down_sync(...)           warp.h
+//     __shfl_down_sync(...)           warp_functions.h
 //     atomicAdd(...)                  atomics.h
 //     rsqrtf(x), max(a, b)            device_math.h
 //     (how Python calls a kernel)     reflection.h
@@ -15,6 +15,7 @@
 #pragma once
 
 // The C library comes first: it uses words that builtins.h makes macros of.
+#include <assert.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -24,7 +25,7 @@
 #include "builtins.h"
 
 #include "barrier.h"
-#include "warp.h"
+#include "warp_functions.h"
 #include "atomics.h"
 #include "device_math.h"
 #include "reflection.h"

@@ -77,6 +77,14 @@ static uintptr_t caller_in_kernel(uintptr_t pc, uintptr_t stack_pointer) {
     return 0;
 }
 
+// Whose stack it is, is not certain: a switch under way may already count as the next thread's.
+static bool in_a_guard(uintptr_t address) {
+    for (const auto& fiber : self->block.fibers.all()) {
+        if (fiber->in_guard(address)) return true;
+    }
+    return false;
+}
+
 static void on_fault(int number, siginfo_t* info, void* context) {
     if (!self || !self->in_kernel) return pass_on(number, info, context);
     const Fiber& fiber = *self->block.stack();
@@ -86,7 +94,7 @@ static void on_fault(int number, siginfo_t* info, void* context) {
     const bool no_room =
         info->si_code == SI_KERNEL && stack_pointer < (uintptr_t)fiber.low() + PAGE;
     Trouble trouble = trouble_at(MD_BAD_ADDRESS);
-    if (fiber.in_guard(address) || fiber.in_guard(stack_pointer) || no_room) {
+    if (in_a_guard(address) || in_a_guard(stack_pointer) || no_room) {
         trouble.kind = MD_STACK_OVERFLOW;
     }
     if (number == SIGFPE) trouble.kind = MD_DIVISION_BY_ZERO;

@@ -47,7 +47,7 @@ ACCESS(4)
 ACCESS(8)
 ACCESS(16)
 
-// ---- structs, and what clang makes of memcpy
+// ---- structs
 
 HOOK void __tsan_read_range(void* p, size_t bytes) {
     if (bytes) check(p, bytes, false, CALLER);
@@ -55,18 +55,40 @@ HOOK void __tsan_read_range(void* p, size_t bytes) {
 HOOK void __tsan_write_range(void* p, size_t bytes) {
     if (bytes) check(p, bytes, true, CALLER);
 }
-HOOK void* __tsan_memcpy(void* to, const void* from, size_t bytes) {
-    if (bytes) check(from, bytes, false, CALLER), check(to, bytes, true, CALLER);
-    return memcpy(to, from, bytes);
-}
-HOOK void* __tsan_memmove(void* to, const void* from, size_t bytes) {
-    if (bytes) check(from, bytes, false, CALLER), check(to, bytes, true, CALLER);
-    return memmove(to, from, bytes);
-}
-HOOK void* __tsan_memset(void* to, int value, size_t bytes) {
+
+// ---- functions of the C library: kernels are linked with --wrap=memcpy and so on
+
+#define COPY(function)                                                                             \
+    HOOK void* __wrap_##function(void* to, const void* from, size_t bytes) {                       \
+        if (bytes) check(from, bytes, false, CALLER), check(to, bytes, true, CALLER);              \
+        return function(to, from, bytes);                                                          \
+    }                                                                                              \
+    HOOK void* __tsan_##function(void* to, const void* from, size_t bytes) {                       \
+        return __wrap_##function(to, from, bytes);                                                 \
+    }
+
+COPY(memcpy)
+COPY(memmove)
+
+HOOK void* __wrap_memset(void* to, int value, size_t bytes) {
     if (bytes) check(to, bytes, true, CALLER);
     return memset(to, value, bytes);
 }
+HOOK void* __tsan_memset(void* to, int value, size_t bytes) {
+    return __wrap_memset(to, value, bytes);
+}
+
+// A kernel cannot end the process; on a GPU it would not even compile.
+static void no_way_out(uintptr_t pc) {
+    if (!self) return;
+    Trouble trouble = trouble_at(MD_ASSERTION);
+    trouble.pc = pc;
+    trouble.text = "abort() or exit() in a kernel; __trap() stops one";
+    give_up(trouble);
+}
+HOOK void __wrap_abort() { no_way_out(CALLER); }
+HOOK void __wrap_exit(int) { no_way_out(CALLER); }
+HOOK void __wrap__exit(int) { no_way_out(CALLER); }
 
 // ---- atomic operations
 //

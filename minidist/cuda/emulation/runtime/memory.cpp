@@ -33,8 +33,9 @@ void Memory::start_launch(const Launch& launch) {
     make_dynamic_shared(launch.config.dynamic_shared);
     const Module& module = launch.module;
     static_shared_range = {(uintptr_t)static_shared(module), module.shared_bytes, MD_SHARED, true};
-    ranges.push_back(dynamic_shared_range);
-    ranges.push_back(static_shared_range);
+    for (const Range& shared : {dynamic_shared_range, static_shared_range}) {
+        if (shared.size || shared.begin) ranges.push_back(shared);
+    }
     ranges.push_back({module.begin, module.end - module.begin, MD_WILD, true});
     ranges.push_back({(uintptr_t)&md_here, sizeof md_here, MD_WILD, false});  // &threadIdx
 }

@@ -117,7 +117,9 @@ static void describe_address(md_outcome& outcome, const Worker& worker) {
     outcome.write = worker.trouble.write;
     outcome.argument = MD_WILD;
     outcome.offset = (int64_t)address;
-    if (on_foreign_stack(worker)) {
+    if (address < PAGE) {
+        say(outcome, "address %p: a null pointer, or an index of one", (void*)address);
+    } else if (on_foreign_stack(worker)) {
         outcome.argument = MD_FOREIGN_STACK;
         say(outcome, "address %p is a local variable of another thread", (void*)address);
     } else if (const Range* range = meant(worker)) {
@@ -153,8 +155,9 @@ static void describe_other(md_outcome& outcome, const Worker& worker) {
         case MD_STOPPED:
         case MD_DEADLOCK: describe_block(outcome, block); break;
         case MD_BAD_MASK:
-            say(outcome, "%s (mask 0x%08x, lane %u) at %s:%d", trouble.text,
-                (unsigned)trouble.number, md_here.lane, trouble.file, trouble.line);
+            say(outcome, "%s (", trouble.text);
+            if (trouble.number) say(outcome, "mask 0x%08x, ", (unsigned)trouble.number);
+            say(outcome, "lane %u) at %s:%d", md_here.lane, trouble.file, trouble.line);
             break;
         case MD_INDEX:
             say(outcome, "index %lld is outside of %s", (long long)trouble.number, trouble.text);

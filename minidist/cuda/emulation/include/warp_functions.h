@@ -1,4 +1,4 @@
-// warp.h - values from other lanes of the warp: shuffles, votes, matches, reductions.
+// warp_functions.h - values from other lanes of the warp: shuffles, votes, matches, reductions.
 //
 //     lane                      0   1   2   3   4   5   6   7
 //     v                         a   b   c   d   e   f   g   h
