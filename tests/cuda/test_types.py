@@ -159,6 +159,7 @@ def test_float32_is_rounded_to_nearest_even(probe, floats, name):
     same(probe(name, np.uint16, floats), probe.form.canonical(floats), floats)
 
 
+@pytest.mark.slow
 def test_the_exact_references_agree_with_numpy(probe, floats):
     expected = probe.form.canonical(floats)
     same(probe.form.nearest_of_all(floats.astype(np.float64)), expected, floats)
@@ -168,6 +169,7 @@ def test_the_exact_references_agree_with_numpy(probe, floats):
             assert probe.form.nearest(Fraction(value)) & 0x7FFF == bits & 0x7FFF, value
 
 
+@pytest.mark.slow
 def test_directed_roundings_enclose_the_value(probe, floats):
     down = probe("from_float_rd", np.uint16, floats)
     up = probe("from_float_ru", np.uint16, floats)
@@ -244,6 +246,7 @@ def test_every_value_to_an_integer(probe, word):
         same(probe(f"to_{word}{suffix}", dtype, ALL), clamped(values, round_, dtype), ALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("word", "dtype"), [("char", np.int8), ("uchar", np.uint8)])
 def test_every_value_to_a_char(probe, word, dtype):
     values = ALL.view(probe.form.dtype).astype(np.float64)

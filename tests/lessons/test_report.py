@@ -3,6 +3,7 @@
 import pytest
 
 from tests.lessons.test_check import FIRST, LESSONS, blank, checker
+from tests.tiers import fast_and_slow
 
 FIRST_LESSON = LESSONS[0]
 HANGS = "import threading\nthreading.Thread(target=threading.Event().wait).start()\nreturn 1"
@@ -20,6 +21,7 @@ def test_the_end_of_the_process_is_no_success(student):
     assert seen.lines[5] == "    os._exit(0)"
 
 
+@pytest.mark.slow
 def test_neither_is_it_in_a_rank(student):
     package = "\nfrom minidist.bounds import bounds, share\n"
     change = blank("00.3", "os._exit(0)")
@@ -34,7 +36,9 @@ def test_a_thread_that_goes_on_does_not_keep_the_check(student):
     assert "is 1" in seen.lines[2]
 
 
-@pytest.mark.parametrize("call", ["breakpoint()", "input()", "__import__('pdb').set_trace()"])
+@pytest.mark.parametrize(
+    "call", fast_and_slow(["breakpoint()", "input()", "__import__('pdb').set_trace()"], 1)
+)
 def test_nobody_can_type(student, call):
     seen = student(blank("00.1", call), lesson=FIRST_LESSON)
     assert seen.status == 1
@@ -52,6 +56,7 @@ def test_nobody_can_type(student, call):
     ],
     ids=["error", "list", "printed and held"],
 )
+@pytest.mark.slow
 def test_long_texts_are_cut(student, body):
     seen = student(blank("00.1", body), lesson=FIRST_LESSON)
     assert seen.status == 1
@@ -74,6 +79,7 @@ def test_what_cannot_be_loaded_is_no_matter_of_a_contract(student, change):
     assert "contract" not in "\n".join(seen.lines)
 
 
+@pytest.mark.slow
 def test_a_yield_without_an_exchange_shows_its_line(student):
     seen = student(blank("03.1", "yield"))
     assert "a body yields Exchange(comm, ...) and nothing else" in seen.lines[4]
@@ -96,6 +102,7 @@ def test_a_missing_return_is_a_result_of_none(student):
     assert "rank 0 should hold no elements, holds None" in "\n".join(seen.lines)
 
 
+@pytest.mark.slow
 def test_a_meeting_of_the_students_own_is_not_that_of_the_laws(student):
     row = "row = Row(comm.rank, platform.node(), os.getpid(), device)"
     body = "return comm.gather_objects(row) if comm.rank == 0 else [row]"
