@@ -9,15 +9,16 @@ timed in turn with the copy, CuPy's own operation and, where it is installed, Py
 several launches and one wait, so that the wait does not count. Arrays below some ten MiB stay in
 the cache of a big GPU, which is faster than its memory: then "of copy" says less.
 
-Another operation is another function in `OPERATIONS`; it returns what its ways are and how many
-bytes they move. The same lines run on NumPy arrays, emulated: that is how they are tested.
+Another operation is another function in `OF_TRAINING` here or `OF_A_MODEL` beside; it returns what
+its ways are and how many bytes they move. The same lines run on NumPy arrays, emulated: that is how
+they are tested.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from table import fit
@@ -76,10 +77,12 @@ class Row:
     wrong: int
 
 
-def kernel(file: str, name: str, grid: int, *args: Any) -> Callable[[], None]:
+def kernel(
+    file: str, name: str, grid: int | tuple[int, ...], *args: Any, block: int = BLOCK
+) -> Callable[[], None]:
     """Return a launch; what is found out once (a compiler, a signature) is not part of it."""
     function = cuda.load(file).get_function(name)
-    return lambda: function((grid,), (BLOCK,), args)
+    return lambda: function(grid, (block,), args)
 
 
 def by_arrays(call: Callable[[], object]) -> Callable[[], object]:
@@ -179,39 +182,14 @@ def adamw_bf16(place: Place, n: int) -> Operation:
     return Operation("bfloat16", 28 * n, ways, x, 0.0)
 
 
-WIDTH = 1024
+Make: TypeAlias = Callable[[Place, int], Operation]
 
-
-def norm_f32(place: Place, n: int) -> Operation:
-    """RMSNorm of rows of 1,024: read once, written once; the weight stays in the cache."""
-    xp, blocks, width = place.xp, place.blocks, min(n, WIDTH)
-    count = max(1, n // width)
-    x = (xp.arange(count * width) % 7 + 1).astype(np.float32).reshape(count, width)
-    weight, y = xp.full(width, 2.0, np.float32), xp.zeros_like(x)
-    args = (x, weight, y, xp.zeros(count, np.float32), 1e-5, count, width)
-
-    def array_code() -> None:
-        y[...] = ops.rms_norm(x, weight, 1e-5)[0]
-
-    ways: dict[str, Callable[[], object]] = {
-        name: kernel("rms_norm.cu", name, min(count, blocks), *args)
-        for name in ("rms_norm_row_per_block", "rms_norm_row_per_warp")
-    }
-    ways[f"{xp.__name__}, minidist.ops"] = by_arrays(array_code)
-    if torch := place.torch():
-        rows, gain = (torch.as_tensor(array, device="cuda") for array in (x, weight))
-        norm = torch.nn.functional.rms_norm
-        ways["torch"] = lambda: norm(rows, (width,), gain, 1e-5)  # a new array, not compared
-    return Operation("float", 8 * count * width, ways, y, 1e-5)
-
-
-OPERATIONS: dict[str, Callable[[Place, int], Operation]] = {
+OF_TRAINING: dict[str, Make] = {
     "add, float32": add_f32,
     "add, bfloat16": add_bf16,
     "sum, float32": sum_f32,
     "AdamW, float32": adamw_f32,
     "AdamW, bfloat16": adamw_bf16,
-    "RMSNorm, float32": norm_f32,
 }
 
 
@@ -219,10 +197,16 @@ OPERATIONS: dict[str, Callable[[Place, int], Operation]] = {
 
 
 def measure(
-    place: Place, name: str, n: int, samples: int, launches: int, say: Callable[[str], None]
+    place: Place,
+    name: str,
+    make: Make,
+    n: int,
+    samples: int,
+    launches: int,
+    say: Callable[[str], None],
 ) -> Iterator[Row]:
     """Time the ways of an operation on n elements; a way that cannot run is said and left out."""
-    operation = OPERATIONS[name](place, n)
+    operation = make(place, n)
     source, target = (place.xp.zeros(max(1, operation.nbytes // 2), np.uint8) for _ in range(2))
     ways = {"copy": lambda: place.xp.copyto(target, source)}
     wrong, first = {"copy": 0}, None

@@ -24,7 +24,8 @@ if __name__ == "__main__":
     restart_with(from_checkout())
 
 import numpy as np
-from kernel_speed import HEADER, OPERATIONS, Place, Row, line, measure
+from kernel_speed import HEADER, OF_TRAINING, Place, Row, line, measure
+from kernel_speed_model import OF_A_MODEL
 from table import at_least, circumstances, fit, json_file, number, write_json
 
 from minidist import cuda, ops
@@ -195,15 +196,18 @@ def on_cpu(args: argparse.Namespace) -> list[Any]:
     return rows
 
 
+OPERATIONS = {**OF_TRAINING, **OF_A_MODEL}
+
+
 def on_gpu(args: argparse.Namespace, place: Place) -> list[Row]:
     rows: list[Row] = []
     sizes, launches = (args.sizes, 20) if place.xp is not np else ([1000], 1)
     say: Callable[[str], None] = lambda text: print(text, flush=True)  # noqa: E731
-    for name in OPERATIONS:
+    for name, make in OPERATIONS.items():
         print(f"#\n# {name}\n{HEADER}")
         for n in sizes:
             try:
-                for row in measure(place, name, n, args.samples, launches, say):
+                for row in measure(place, name, make, n, args.samples, launches, say):
                     say(line(row))
                     rows.append(row)
             except Exception as error:  # no memory, say: the other sizes and operations follow

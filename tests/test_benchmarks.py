@@ -22,7 +22,7 @@ from minidist.train.trainer import Trainer
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = ["timing", "table", "layer_kinds", "training"]
 NAMES += ["device_ops", "device_kernels", "device_checks", "device_speed", "gpu_check"]
-NAMES += ["kernel_speed", "kernels"]
+NAMES += ["kernel_speed", "kernel_speed_model", "kernels"]
 TINY = ["--layers=1", "--width=8", "--heads=2", "--context=8", "--batch=3", "-n=2", "-w=0"]
 
 
@@ -219,7 +219,7 @@ def test_the_gpu_part_runs_emulated_and_every_way_gives_the_same(scripts, capsys
     path = tmp_path / "out.json"
     assert scripts.kernels.main(["--rehearse", "-n", "2", "--json", str(path)]) == 0
     rows = json.loads(path.read_text("utf-8"))["rows"]
-    assert {row["operation"] for row in rows} == set(scripts.kernel_speed.OPERATIONS)
+    assert {row["operation"] for row in rows} == set(scripts.kernels.OPERATIONS)
     assert all(row["wrong"] == 0 for row in rows)
     assert "not measured" not in capsys.readouterr().out
 
@@ -232,11 +232,10 @@ def test_a_way_that_is_wrong_or_cannot_run_is_said(scripts, monkeypatch, capsys)
         return scripts.kernel_speed.Operation("float", 4 * n, ways, x, 1e-3)
 
     monkeypatch.setattr(scripts.kernels, "OPERATIONS", {"broken": broken, "gone": None})
-    monkeypatch.setattr(scripts.kernel_speed, "OPERATIONS", {"broken": broken})
     said = []
     place = scripts.kernels.find_place(rehearse=True)
-    rows = list(scripts.kernel_speed.measure(place, "broken", 10, 2, 1, said.append))
+    rows = list(scripts.kernel_speed.measure(place, "broken", broken, 10, 2, 1, said.append))
     assert [(row.way, row.wrong) for row in rows] == [("copy", 0), ("right", 0), ("wrong", 10)]
     assert said[0].startswith("# broken, none: not measured: IndexError: index 10 is out of bounds")
     assert scripts.kernels.main(["--rehearse", "-n", "2"]) == 0
-    assert "# gone, 1000 elements: not measured: KeyError" in capsys.readouterr().out
+    assert "# gone, 1000 elements: not measured: TypeError" in capsys.readouterr().out

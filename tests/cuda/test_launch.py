@@ -284,6 +284,14 @@ def test_several_processes_launch_hundreds_of_times(tmp_path):
     assert [(each.stdout, each.stderr) for each in done] == [("done\n", "")] * 4
 
 
+@pytest.mark.slow
+def test_ranks_launch_hundreds_of_times(mpirun, tmp_path, monkeypatch):
+    """Four ranks on two cores, from an empty cache: one compiles, and nobody waits for ever."""
+    monkeypatch.setenv("MINIDIST_CACHE", str(tmp_path / "cache"))
+    program = f"from minidist.comm import world\nworld()\n{SOAK}"
+    assert mpirun(program, ranks=4, timeout=110).stdout == "done\n" * 4
+
+
 FORKED = f"""
 import os
 import numpy as np
