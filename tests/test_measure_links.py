@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -228,11 +227,12 @@ def test_a_picture_without_matplotlib_is_one_sentence(steady, tmp_path, monkeypa
 
 
 def test_ctrl_c_ends_the_ranks_that_it_has_started(tmp_path):
-    """A rank writes down its number and waits; after Ctrl-C in the parent it must be gone."""
+    """A rank tells its number and waits; after Ctrl-C in the parent it must be gone."""
+    os.mkfifo(tmp_path / "pid")  # whoever reads it waits until somebody has written
     program = tmp_path / "wait.py"
     program.write_text(
         "import os, pathlib, time\n"
-        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()) + '\\n')\n"
+        f"pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(os.getpid()))\n"
         "time.sleep(60)\n"
     )
     source = (
@@ -240,14 +240,11 @@ def test_ctrl_c_ends_the_ranks_that_it_has_started(tmp_path):
         f"finish(start([sys.executable, {str(program)!r}], pathlib.Path('.')), 60)\n"
     )
     parent = subprocess.Popen([sys.executable, "-c", source], stderr=subprocess.DEVNULL)
-    pid = tmp_path / "pid"
-    limit = time.monotonic() + 30
-    while not (pid.exists() and pid.read_text().endswith("\n")) and time.monotonic() < limit:
-        time.sleep(0.02)  # polls for the file; nothing depends on the length
+    pid = int((tmp_path / "pid").read_text())
     parent.send_signal(signal.SIGINT)
     assert parent.wait(30) != 0
     with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.read_text()), 0)
+        os.kill(pid, 0)
 
 
 # --- flags, text, picture -------------------------------------------------------------------------

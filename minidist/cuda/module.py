@@ -8,6 +8,7 @@ add(grid, block, (a, b, c, n))                  NumPy arrays: here; CuPy arrays:
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,9 @@ class Kernel:
         """
         name, chosen = self.name, current()
         three, threads = grid_of(name, grid, self.module.cooperative), block_of(name, block)
-        values = convert(self.signature, args)
+        # A table of pointers is copied to the GPU: in the stream in which it is then read.
+        with stream if hasattr(stream, "__enter__") else nullcontext():
+            values = convert(self.signature, args)
         where = backend(name, args, chosen.backend)
         if where != EMULATOR:
             shared = shared_of(name, shared_mem)

@@ -20,6 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from minidist.cuda.emulator import Config
+from minidist.cuda.faults import Outcome
+from minidist.cuda.memory import Range
+
 EMULATION = Path(__file__).resolve().parents[2] / "minidist" / "cuda" / "emulation"
 CXX = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++") or "g++"
 CLANG = "clang" in CXX
@@ -56,49 +60,6 @@ FINISHED, STOPPED, OUT_OF_BOUNDS, BAD_ADDRESS, STACK_OVERFLOW, DIVISION, DIVERGE
 DEADLOCK, ASSERTION, MISALIGNED, INDEX, BAD_MASK, CONST_WRITE = range(7, 13)
 WILD, SHARED, FOREIGN_STACK = -1, -2, -3
 FORWARD, REVERSE, RANDOM = range(3)
-
-
-class Range(ctypes.Structure):
-    _fields_ = (
-        ("begin", ctypes.c_void_p),
-        ("size", ctypes.c_uint64),
-        ("argument", ctypes.c_int32),
-        ("writable", ctypes.c_int32),
-    )
-
-
-class Config(ctypes.Structure):
-    _fields_ = (
-        ("entry", ctypes.c_void_p),
-        ("args", ctypes.c_void_p),
-        ("grid", ctypes.c_uint32 * 3),
-        ("block", ctypes.c_uint32 * 3),
-        ("dynamic_shared", ctypes.c_uint32),
-        ("workers", ctypes.c_uint32),
-        ("order", ctypes.c_int32),
-        ("preempt", ctypes.c_int32),
-        ("seed", ctypes.c_uint64),
-        ("inside", ctypes.c_void_p),
-        ("ranges", ctypes.POINTER(Range)),
-        ("range_count", ctypes.c_uint32),
-    )
-
-
-class Outcome(ctypes.Structure):
-    _fields_ = (
-        ("kind", ctypes.c_int32),
-        ("argument", ctypes.c_int32),
-        ("offset", ctypes.c_int64),
-        ("size", ctypes.c_uint32),
-        ("write", ctypes.c_int32),
-        ("pc", ctypes.c_uint64),
-        ("block", ctypes.c_uint32 * 3),
-        ("thread", ctypes.c_uint32 * 3),
-        ("barriers", ctypes.c_uint64),
-        ("switches", ctypes.c_uint64),
-        ("text", ctypes.c_char * 8192),
-    )
-    line: int  # of the kernel's text, 0: unknown
 
 
 @functools.cache

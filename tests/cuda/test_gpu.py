@@ -2,7 +2,6 @@
 
 import sys
 import types
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -156,15 +155,23 @@ def test_more_than_48_kb_of_shared_memory_is_asked_for(cupy):
         kernel(1, 1, (x,), shared_mem=300_000)
 
 
-def test_a_launch_is_on_the_device_of_the_arrays_and_the_stream(cupy):
-    @contextmanager
-    def stream():
-        cupy.log.append(("stream",))
-        yield
-        cupy.log.append(("stream left",))
+class Stream:
+    """A stream is entered as often as one likes."""
 
+    def __init__(self, log):
+        self.log = log
+
+    def __enter__(self):
+        self.log.append(("stream",))
+
+    def __exit__(self, *error):
+        self.log.append(("stream left",))
+
+
+def test_a_launch_is_on_the_device_of_the_arrays_and_the_stream(cupy):
     kernel = cuda.load(code=SHARED).get_function("k")
-    kernel(1, 1, (cupy.make(np.zeros(4, np.float32), 1),), stream=stream())
+    kernel(1, 1, (cupy.make(np.zeros(4, np.float32), 1),), stream=Stream(cupy.log))
+    del cupy.log[:2]  # the stream in which the arguments are made
     assert [entry[0] for entry in cupy.log] == [
         "device",
         "stream",
@@ -216,3 +223,11 @@ def test_variables_are_those_of_the_device(cupy):
     wanted = ((2, 3), np.dtype("f4"), "memory of table")
     assert module.get_global("table", "f4", (2, 3), like=x) == wanted
     assert module.get_global("table", "f4", (2, 3)) == wanted  # where it has been used
+
+
+def test_a_table_is_copied_in_the_stream_that_reads_it(cupy):
+    cupy.asarray = lambda host: cupy.log.append(("table",)) or Array(cupy.log, host)
+    text = 'extern "C" __global__ void k(float* const* rows) {}'
+    x = cupy.make(np.zeros(4, np.float32))
+    cuda.load(code=text).get_function("k")(1, 1, ([x, x],), stream=Stream(cupy.log))
+    assert [entry[0] for entry in cupy.log][:3] == ["stream", "table", "stream left"]
