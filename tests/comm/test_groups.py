@@ -2,18 +2,20 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minidist.collectives import ring
 from minidist.comm import run
 
 
-@given(st.integers(1, 6), st.integers(0, 10**6), st.data())
-def test_split_groups_by_color_and_orders_by_key_then_rank(ranks, seed, data):
-    color_or_none = st.one_of(st.none(), st.sampled_from(["a", "b", 3]))
-    colors = data.draw(st.lists(color_or_none, min_size=ranks, max_size=ranks))
-    keys = data.draw(st.lists(st.integers(-2, 2), min_size=ranks, max_size=ranks))
+colors_and_keys = st.tuples(st.sampled_from([None, "a", "b", 3]), st.integers(-2, 2))
+
+
+@example([("a", 1), ("a", 0), (None, 0), ("b", 0)], 0)  # the key turns two ranks round
+@given(st.lists(colors_and_keys, min_size=1, max_size=6), st.integers(0, 10**6))
+def test_split_groups_by_color_and_orders_by_key_then_rank(places, seed):
+    ranks, (colors, keys) = len(places), zip(*places, strict=True)
 
     def program(comm):
         group = comm.split(colors[comm.rank], keys[comm.rank], name="part")
