@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from minidist.collectives import ring
 from minidist.comm import run
 
-
 colors_and_keys = st.tuples(st.sampled_from([None, "a", "b", 3]), st.integers(-2, 2))
 
 
