@@ -54,6 +54,10 @@ class DivergedError(MinidistError, ArithmeticError):
     """Training whose numbers are no longer finite; raised on all ranks alike."""
 
 
+class MemoryLimitError(MinidistError, MemoryError):
+    """A rank that would hold more bytes than it may; the message is the table of what it holds."""
+
+
 class DataError(MinidistError, ValueError):
     """A corpus that cannot be read or is too small."""
 

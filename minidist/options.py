@@ -64,26 +64,37 @@ def add_flags(parser: argparse.ArgumentParser, *classes: type) -> None:
             parser.add_argument(flag, type=kind, choices=choices, metavar=metavar, **common)
 
 
-def resolve(cls: type[T], args: argparse.Namespace, file: str | Path | None = None) -> T:
+def resolve(
+    cls: type[T],
+    args: argparse.Namespace,
+    file: str | Path | None = None,
+    others: tuple[type, ...] = (),
+) -> T:
     """Return a `cls` from its defaults, then the TOML file, then the flags that were given.
 
-    `file` is `--config` unless it is named here. ConfigError names the field that is wrong.
+    `file` is `--config` unless it is named here; it may also hold options of `others`, which are
+    left to them. ConfigError names the field that is wrong.
     """
     file = file or getattr(args, "config", None)
-    given = read_toml(cls, Path(file)) if file else {}
+    given = read_toml(cls, Path(file), others) if file else {}
     flags = {name: value for name, value in vars(args).items() if name in kinds(cls)}
     return cls(**{**given, **flags})
 
 
-def read_toml(cls: type, path: Path) -> dict[str, Any]:
-    """Return the options in a TOML file, each checked against its field of `cls`."""
+def read_toml(cls: type, path: Path, others: tuple[type, ...] = ()) -> dict[str, Any]:
+    """Return the options of `cls` in a TOML file, each checked; no other but those of `others`."""
     try:
         table = tomllib.loads(path.read_text("utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from None
     except ValueError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
-    return {name: check(cls, name, value, str(path)) for name, value in table.items()}
+    elsewhere = {name for other in others for name in kinds(other)} - set(kinds(cls))
+    return {
+        name: check(cls, name, value, str(path))
+        for name, value in table.items()
+        if name not in elsewhere
+    }
 
 
 def check(cls: type, name: str, value: Any, where: str) -> Any:

@@ -12,9 +12,12 @@ from minidist.nn.layer import Chain, Later, Layer, Residual
 from minidist.nn.linear import Bias, Embedding, Linear
 from minidist.nn.loss import CrossEntropy, Labels
 from minidist.nn.mlp import SwiGLU
-from minidist.nn.parameter import Box, Init, Parameter, Shard, allocate
+from minidist.nn.parameter import DATA, Box, Init, Parameter, Shard, allocate
+from minidist.nn.recompute import RECOMPUTE, Recompute
 
 __all__ = [
+    "DATA",
+    "RECOMPUTE",
     "At",
     "Attention",
     "AttentionObject",
@@ -33,6 +36,7 @@ __all__ = [
     "LocalAttention",
     "Parameter",
     "RMSNorm",
+    "Recompute",
     "Residual",
     "Shard",
     "SwiGLU",

@@ -7,12 +7,13 @@ layer ever counts 0, 1, 2, ...
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from minidist.arrays import Array
 
 
-def nothing() -> None:
-    """Make no progress: nobody is sending anything meanwhile."""
+def nothing(*_: object) -> None:
+    """Make no progress, tell nobody: no message is under way, and nobody counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +22,8 @@ class At:
 
     ``samples`` (B,) are global sample numbers, ``positions`` (T,) global positions: integer arrays
     that live where the model's arrays live. ``train`` turns dropout on. Containers call
-    ``progress`` between layers, so that messages under way advance while the layers compute.
+    ``progress`` between layers, so that messages under way advance while the layers compute. A
+    layer that computes activations again hands them to ``recomputed``, so that they are counted.
     """
 
     step: int
@@ -29,3 +31,4 @@ class At:
     samples: Array
     positions: Array
     progress: Callable[[], object] = nothing
+    recomputed: Callable[[Any], object] = nothing

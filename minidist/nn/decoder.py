@@ -23,6 +23,7 @@ from minidist.nn.linear import Bias, Embedding, Linear
 from minidist.nn.loss import CrossEntropy, Labels
 from minidist.nn.mlp import SwiGLU
 from minidist.nn.parameter import Init, Parameter
+from minidist.nn.recompute import RECOMPUTE, Recompute
 
 
 @dataclass(frozen=True)
@@ -86,11 +87,17 @@ class DecoderConfig:
         return self.hidden or -(-8 * self.width // 96) * 32
 
 
-def build_decoder(config: DecoderConfig, labels: Labels | None = None) -> list[Layer]:
+def build_decoder(
+    config: DecoderConfig, labels: Labels | None = None, recompute: str = "none"
+) -> list[Layer]:
     """Return the units. With ``labels`` the last one ends in the loss, without in the logits.
 
-    Nothing is allocated: the parameters are descriptions until storage is handed to them.
+    ``recompute``: what backward computes again, see `minidist.nn.recompute`. Nothing is allocated:
+    the parameters are descriptions until storage is handed to them. Raises ConfigError for an
+    unknown ``recompute``.
     """
+    if recompute not in RECOMPUTE:
+        raise ConfigError(f"recompute = {recompute!r}: must be one of {', '.join(RECOMPUTE)}")
     # A lookup reads one row, so its fan-in is 1; a tied table must also do as the head's matrix.
     fan_in = config.width if config.tied else 1
     table = _matrix(config, "embed", config.vocabulary, config.width, fan_in)
@@ -99,16 +106,22 @@ def build_decoder(config: DecoderConfig, labels: Labels | None = None) -> list[L
     last = (norm, Linear(head)) if labels is None else (norm, Linear(head), CrossEntropy(labels))
     return [
         Chain(Embedding(table), Dropout("embed.drop", config.dropout, config.seed)),
-        *(_block(config, f"blocks.{n}.") for n in range(config.layers)),
+        *(_block(config, f"blocks.{n}.", recompute) for n in range(config.layers)),
         Chain(*last),
     ]
 
 
-def _block(config: DecoderConfig, name: str) -> Chain:
-    return Chain(
-        _branch(config, name + "attention", _attention(config, name + "attention.")),
+def _block(config: DecoderConfig, name: str, recompute: str) -> Layer:
+    attention: Layer = _attention(config, name + "attention.")
+    block = Chain(
+        _branch(
+            config,
+            name + "attention",
+            Recompute(attention) if recompute == "attention" else attention,
+        ),
         _branch(config, name + "mlp", _mlp(config, name + "mlp.")),
     )
+    return Recompute(block) if recompute == "unit" else block
 
 
 def _branch(config: DecoderConfig, name: str, core: Layer) -> Residual:

@@ -20,13 +20,14 @@ Real systems start from meta tensors and then either load a checkpoint or broadc
 
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
 from minidist.arrays import Array
 from minidist.errors import ArrayError, ConfigError
 from minidist.ops import random
+from minidist.ops.half import down, is_half, up
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """(start, stop) along each axis of the whole tensor."""
@@ -34,14 +35,26 @@ Box: TypeAlias = tuple[tuple[int, int], ...]
 Init: TypeAlias = float | Literal["ones", "zeros"]
 """The standard deviation of a normal distribution around 0, or a constant."""
 
+DATA = ("dp", "cp", "ep")
+"""The data axes: ranks along them hold the same weight and have seen other data. (Experts differ
+along ep: for them it is none.)"""
+
+
+class Lender(Protocol):
+    """Whoever gives a parameter storage for its gradient when it is needed."""
+
+    def lend(self) -> None:
+        """Put zeros where `parameter.grad` is, for all parameters that it looks after."""
+
 
 class Parameter:
     """One tensor of the model, and the box of it that this rank holds.
 
     ``shape`` is that of the whole tensor; ``box`` is all of it unless given. ``partial`` names mesh
-    axes over which ranks hold this same box and each has a part of the gradient's sum; ``copies``
-    names axes over which they hold this same box and the same gradient. ``data`` and ``grad`` have
-    the shape ``local``, and are None until storage is handed in.
+    axes over which ranks hold this same box and each has a part of the gradient's sum: the data
+    axes, unless given. ``copies`` names axes over which they hold this same box and the same
+    gradient. ``data`` and ``grad`` have the shape ``local``, and are None until storage is handed
+    in; ``home``, if there is one, hands it in when the first gradient comes.
     """
 
     data: Array
@@ -54,7 +67,7 @@ class Parameter:
         box: Box | None = None,
         init: Init = "zeros",
         seed: int = 0,
-        partial: tuple[str, ...] = (),
+        partial: tuple[str, ...] = DATA,
         copies: tuple[str, ...] = (),
         trainable: bool = True,
     ) -> None:
@@ -63,6 +76,7 @@ class Parameter:
         self.init, self.seed = init, seed
         self.partial, self.copies, self.trainable = partial, copies, trainable
         self.data = self.grad = None
+        self.home: Lender | None = None
         inside = (0 <= a <= b <= n for (a, b), n in zip(self.box, self.shape, strict=False))
         if len(self.box) != len(self.shape) or not all(inside):
             raise ConfigError(f"{name}: box {self.box} is not inside the shape {self.shape}")
@@ -92,16 +106,21 @@ class Parameter:
         return values * self.init
 
     def accumulate(self, gradient: Array) -> None:
-        """Add to the gradient; a frozen parameter ignores it."""
+        """Add to the gradient, rounding once if it is a half type; a frozen parameter ignores it."""
         if not self.trainable:
             return
+        if self.grad is None and self.home is not None:
+            self.home.lend()
         if self.grad is None:
             raise ArrayError(f"{self.name}: no storage for the gradient; allocate it first")
         if gradient.shape != self.local:
             raise ArrayError(
                 f"{self.name}: a gradient of shape {gradient.shape} does not fit {self.local}"
             )
-        self.grad += gradient
+        if is_half(self.grad.dtype):
+            self.grad[...] = down(up(self.grad) + gradient, self.grad.dtype)
+        else:
+            self.grad += gradient
 
     def _place(self, start: int, stop: int) -> np.ndarray:
         """Return the row-major index in the whole tensor of each element of the range."""

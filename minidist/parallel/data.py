@@ -5,16 +5,15 @@
                                                       |~~ ring: 1 ~~~|
                                                                       |~ 0 ~|
 
-Backward goes from the last unit to the first, so the gradients of the last are complete long before
-the step ends. Each bucket of parameters starts its ring all-reduce then, and the messages travel
-while the earlier units still compute. Nothing runs in the background: a ring moves on when it is
-polled, between units, and in every wait.
+Two versions. `ParameterByParameter` does what comes to mind first: after backward, a ring for each
+parameter. It waits for all the messages, and there are many small ones.
 
-A bucket is the parameters with the same users, where the users are the units that add to the
-gradient. A table that the embedding and the head share has two users, so it has a bucket of its
-own, whose ring starts when both have reported. Parameters and gradients of a bucket lie side by
-side in one flat buffer each, of which `parameter.data` and `parameter.grad` are views: one ring, no
-packing.
+`DataParallel` has one ring for a bucket of parameters, and starts it as soon as backward has left
+the bucket's units: backward goes from the last unit to the first, so the gradients of the last are
+complete long before the step ends. The messages travel while earlier units still compute. Nothing
+runs in the background: a ring moves on when it is polled, between layers, and in every wait. (A
+thread that waits for messages could poll instead; Python's threads would take turns with the
+layers.) All ranks report units in the same order, so they start rings in the same order.
 
 Everything is a plain sum. Backward starts with 1 / (valid tokens of the global batch), and after
 that nobody divides by a number of ranks, so uneven and empty slices are right.
@@ -29,171 +28,162 @@ units, hooks of autograd in place of `ready`, and a division by the number of ra
 "PyTorch Distributed", VLDB 2020).
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from minidist.arrays import Array, to_host
-from minidist.bounds import share
+from minidist.arrays import to_host
 from minidist.collectives import Started, ring, wait_all
-from minidist.comm import Comm
-from minidist.errors import ConfigError, StepError
-from minidist.nn import Parameter, Shard
+from minidist.errors import StepError
+from minidist.nn import DATA, Parameter, allocate
+from minidist.ops.half import is_half
 from minidist.ops.reduce import sum_of_squares
+from minidist.parallel.bucket import GRADIENTS, Bucket, Storage
+from minidist.parallel.flat import Unit, group
+from minidist.parallel.ledger import Ledger
+from minidist.parallel.mesh import Mesh
 from minidist.parallel.watch import UNSEEN, Watch
 
-TRAFFIC = "gradients"
-"""The operation name under which `comm.traffic.by` counts the rings of the buckets."""
 
+class ParameterByParameter:
+    """Sums gradients after backward, one parameter after the other: the version to measure against.
 
-class Unit(Protocol):
-    """What a model is a list of: as much of it as data parallelism looks at."""
+    All parameters are partial over the data axes alone, in one dtype that is its own master.
+    """
 
-    def parameters(self) -> Sequence[Parameter]:
-        """Return all of them; a shared one may appear twice."""
+    def __init__(self, units: Sequence[Unit], mesh: Mesh, dtype: Any, xp: Any = np) -> None:
+        self.comm = mesh.comm(*DATA)
+        self._parameters = list(dict.fromkeys(p for unit in units for p in unit.parameters()))
+        allocate(self._parameters, dtype, xp, gradients=True)
 
+    def begin(self, watch: Watch = UNSEEN) -> None:
+        """Clear the gradients for a new step."""
+        for p in self._parameters:
+            p.grad[...] = 0
 
-class Bucket:
-    """The parameters that the same units use, in a flat buffer, and their gradients in another."""
+    def ready(self, unit: int, last: bool = True) -> None:
+        """Do nothing yet: the gradients are summed when all of them are there."""
 
-    def __init__(self, parameters: Sequence[Parameter], users: Sequence[int], dtype: Any, xp: Any):
-        self.parameters, self.users = list(parameters), frozenset(users)
-        self.name = "unit " + "+".join(map(str, users))
-        self.trainable = parameters[0].trainable
-        self.offsets = np.cumsum([0, *(p.size for p in parameters)]).tolist()
-        self.data = xp.empty(self.offsets[-1], dtype)
-        self.grad = xp.zeros(self.offsets[-1] if self.trainable else 0, dtype)
-        self.reported: set[int] = set()
-        self.ring: Started | None = None
-        for p, place in self.places():
-            self.data[place] = xp.asarray(p.initial(0, p.size).astype(dtype))
-            p.data = self.data[place].reshape(p.local)
-            p.grad = self.grad[place].reshape(p.local) if self.trainable else None
+    def poll(self) -> None:
+        """Do nothing: no message is under way during backward."""
 
-    def places(self) -> Iterator[tuple[Parameter, slice]]:
-        """Yield each parameter and where it lies in the flat buffers."""
-        for p, start, stop in zip(self.parameters, self.offsets, self.offsets[1:], strict=False):
-            yield p, slice(start, stop)
+    def finish(self) -> None:
+        """Sum each gradient over all ranks. Sends 2(N-1)/N of it, in 2(N-1) messages each."""
+        for p in self._parameters:
+            if p.trainable:
+                ring.all_reduce(self.comm.channel(GRADIENTS, p.name), p.grad)
 
-    def piece(self, comm: Comm) -> Array:
-        """Return the part of the gradient that this rank answers for, as the ring cuts it."""
-        start, stop = share(comm, self.grad.size)
-        return self.grad[start:stop]
+    def parameters(self) -> Iterator[Parameter]:
+        """Yield each parameter once, frozen ones included."""
+        yield from self._parameters
 
 
 class DataParallel:
-    """Keeps the gradients of `units` equal on all ranks of `comm`: the sync object of a step.
+    """Sums gradients bucket by bucket, while backward goes on: the sync object of a step.
 
-    Building it allocates the parameters, in `dtype` and in the array library `xp`, with the same
-    first values on every rank and no message, since these are a function of seed and name.
+    Building it allocates the state, in `dtype` and in the array library `xp`, with the same first
+    values on every rank and no message, since these are a function of seed and name. Gradients are
+    kept and sent in `grad_dtype`, by default that of the masters: float32 for half types, else
+    `dtype`. `bucket_bytes`: join the buckets of neighbouring units until each has that many bytes
+    of gradient.
+
+    How much of the state a rank keeps is `stage`, see `minidist.parallel.zero`; here it is all.
     """
 
-    def __init__(self, units: Sequence[Unit], comm: Comm, dtype: Any, xp: Any = np) -> None:
-        self.comm, self.xp = comm, xp
-        self.buckets = [Bucket(ps, us, dtype, xp) for us, ps in _by_users(units)]
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        mesh: Mesh,
+        dtype: Any,
+        xp: Any = np,
+        *,
+        grad_dtype: Any = None,
+        bucket_bytes: float = 0,
+        ledger: Ledger | None = None,
+        stage: int = 0,
+    ) -> None:
+        self.mesh, self.xp = mesh, xp
+        self.ledger = ledger or Ledger(mesh.world.rank)
+        dtype = np.dtype(dtype)
+        master = np.dtype(np.float32) if is_half(dtype) else dtype
+        grad = master if grad_dtype is None else np.dtype(grad_dtype)
+        self.how = Storage(stage, dtype, grad, master, xp, self.ledger)
+        groups = group(units, bucket_bytes / grad.itemsize)
+        self.buckets = [Bucket(g, mesh, self.how) for g in groups]
         self._reduced = [b for b in self.buckets if b.trainable]
         self._of = [[b for b in self._reduced if i in b.users] for i in range(len(units))]
-        self._watch: Watch = UNSEEN
-
-    @property
-    def gradient_bytes(self) -> int:
-        """Bytes of all gradients: what a step all-reduces."""
-        return sum(b.grad.nbytes for b in self._reduced)
+        self._reported = {b: set[int]() for b in self._reduced}
+        self._finished = {b: set[int]() for b in self._reduced}
 
     def begin(self, watch: Watch = UNSEEN) -> None:
         """Clear the gradients for a new step. Raises StepError if a ring still reads them."""
         if any(b.ring and not b.ring.done for b in self._reduced):
-            raise StepError(f"rank {self.comm.rank}: begin() before finish() of the step before")
-        self._watch = watch
+            raise StepError(f"{self._rank}: begin() before finish() of the step before")
+        for b in self.buckets:
+            b.watch = watch
         for b in self._reduced:
-            b.ring, b.reported = None, set()
-            b.grad[...] = 0
+            b.begin()
+            self._reported[b], self._finished[b] = set(), set()
 
     def ready(self, unit: int, last: bool = True) -> None:
         """Say that backward of `unit` has added to its gradients; `last`: for the last time.
 
-        With several micro-batches only the last report of a step counts, so one ring carries the
-        sum of all. Sends 2(N-1)/N of the bucket from each of N ranks, in 2(N-1) messages. All ranks
-        report the same units in the same order.
+        A bucket is reduced when all its users have reported: at stages 0 and 1 for the last time,
+        so one ring carries the sum of all micro-batches; at stages 2 and 3 each time. Sends
+        (N-1)/N of the bucket from each of N ranks, at stage 0 twice that. All ranks report the same
+        units in the same order.
         """
-        if not last:
-            return
         for b in self._of[unit]:
-            if unit in b.reported:
-                raise StepError(f"rank {self.comm.rank}: {b.name} was reported twice in one step")
-            b.reported.add(unit)
-            if b.reported == b.users:
-                channel = self.comm.channel(TRAFFIC, b.name)
-                steps = self._watch.ring(b.name, ring.all_reduce.steps(channel, b.grad))
-                b.ring = Started(steps, self.comm)
+            reported, finished = self._reported[b], self._finished[b]
+            if unit in reported or unit in finished:
+                raise StepError(f"{self._rank}: {b.name} was reported twice by unit {unit}")
+            reported.add(unit)
+            if last:
+                finished.add(unit)
+            final = finished == b.users
+            if final or (b.stage >= 2 and reported | finished == b.users):
+                self._launch(b, final)
+            if reported == b.users or b.stage < 2:
+                reported.clear()
+
+    def _launch(self, bucket: Bucket, final: bool) -> Started:
+        return bucket.start(final)
 
     def poll(self) -> None:
-        """Let the rings in flight go as far as the messages that have arrived allow."""
-        for b in self._reduced:
+        """Let the messages in flight go as far as what has arrived allows."""
+        for b in self.buckets:
             if b.ring and not b.ring.done:
                 b.ring.poll()
 
     def finish(self) -> None:
-        """Block until every gradient is the sum over all ranks."""
+        """Block until every gradient is the sum over all ranks that have a part of it."""
         for b in self._reduced:
-            if b.ring is None:
-                missing = sorted(b.users - b.reported)
-                raise StepError(f"rank {self.comm.rank}: finish() before ready() of unit {missing}")
+            missing = sorted(b.users - self._finished[b])
+            if missing:
+                raise StepError(f"{self._rank}: finish() before ready() of unit {missing}")
         wait_all([b.ring for b in self._reduced if b.ring])
+        wait_all([b.complete() for b in self._reduced if b.rest])
 
     def squares(self) -> float:
         """Return this rank's share of the squared gradient norm; the sum over ranks is the square.
 
-        Each element counts on one rank only, the one that finished its sum in the ring. The norm of
-        pieces is the same number where ranks hold nothing but their piece (ZeRO), and the sum that
-        ranks exchange has the same bits everywhere, which a norm computed by each rank on its own
-        would not promise.
+        Each element counts on one rank only, the one that finished its sum. The norm of chunks is
+        the same number where ranks hold nothing but their chunk, and the sum that ranks exchange
+        has the same bits everywhere, which a norm computed by each rank on its own would not
+        promise.
         """
         total = self.xp.zeros((), self.xp.float64)
         for b in self._reduced:
-            total = total + sum_of_squares(b.piece(self.comm))
+            if b.counted:
+                total = total + sum_of_squares(b.sum)
         return float(to_host(total))
-
-    def scale(self, factor: float) -> None:
-        """Multiply all gradients, as clipping does."""
-        for b in self._reduced:
-            b.grad *= factor
-
-    def shards(self) -> Iterator[tuple[Shard, Array, Array]]:
-        """Yield what this rank updates: (shard, flat data, flat gradient), as views.
-
-        Here every rank updates everything, so each shard is a whole parameter.
-        """
-        for b in self._reduced:
-            for p, place in b.places():
-                yield Shard(p, 0, p.size), b.data[place], b.grad[place]
 
     def parameters(self) -> Iterator[Parameter]:
         """Yield each parameter once, frozen ones included."""
         for b in self.buckets:
-            yield from b.parameters
+            yield from b.layout.parameters
 
-
-def _by_users(units: Sequence[Unit]) -> Iterator[tuple[list[int], list[Parameter]]]:
-    """Yield (units, parameters that just these units use and that are reduced alike)."""
-    users: defaultdict[Parameter, list[int]] = defaultdict(list)
-    for index, unit in enumerate(units):
-        for p in dict.fromkeys(unit.parameters()):
-            users[p].append(index)
-    _check_names(list(users))
-    groups = defaultdict[Any, list[Parameter]](list)
-    for p, us in users.items():
-        groups[tuple(us), p.partial, p.copies, p.trainable].append(p)
-    for (us, *_), ps in groups.items():
-        yield list(us), ps
-
-
-def _check_names(parameters: Sequence[Parameter]) -> None:
-    """Two parameters of one name would start with the same values and share a checkpoint entry."""
-    seen: set[str] = set()
-    for p in parameters:
-        if p.name in seen:
-            raise ConfigError(f"two parameters are called {p.name}: share one or rename one")
-        seen.add(p.name)
+    @property
+    def _rank(self) -> str:
+        return f"rank {self.mesh.world.rank}"

@@ -20,8 +20,8 @@ from minidist.comm.detect import launched
 from minidist.device import choose_device
 from minidist.errors import ConfigError, DivergedError, MinidistError
 from minidist.options import add_flags, kinds, resolve
-from minidist.roster import roster, table
-from minidist.train.config import Session, TrainConfig
+from minidist.parallel.mesh import Mesh
+from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import read_text
 from minidist.train.folder import RunFolder, folder_of, together
 from minidist.train.generate import continuation
@@ -35,38 +35,38 @@ SIGNALLED = 130
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add a flag for each field of the configuration and of the session."""
-    add_flags(parser, TrainConfig, Session)
+    """Add a flag for each field of the configuration, of the layout and of the session."""
+    add_flags(parser, TrainConfig, Layout, Session)
 
 
 def main(args: argparse.Namespace) -> int:
     """Train, and return 0, 1 for an error, or 130 if a signal stopped the run."""
-    config, session = check(args)
+    wanted = check(args)
+    in_process = wanted[2].in_process
     with StopRequest() as stop:
-        if launched() and not session.in_process:
+        if launched() and not in_process:
             from minidist.comm.mpi import leave, world
 
-            status = sit(world(), config, session, stop)
+            status = sit(world(), *wanted, stop)
             leave()
             return status
-        ranks = session.in_process or 1
-        return int(max(run(sit, config, session, stop, ranks=ranks, stuck_after=600.0)))
+        return int(max(run(sit, *wanted, stop, ranks=in_process or 1, stuck_after=600.0)))
 
 
-def check(args: argparse.Namespace) -> tuple[TrainConfig, Session]:
+def check(args: argparse.Namespace) -> tuple[TrainConfig, Layout, Session]:
     """Return what the flags ask for, or raise ConfigError or CheckpointError; nothing is run.
 
     `minidist launch` calls it before it starts ranks that would all say the same.
     """
     given = vars(args)
     session = Session(**{name: given[name] for name in kinds(Session) if name in given})
-    return run_config(args, session), session
+    return run_config(args, session), run_layout(args, session), session
 
 
 def run_config(args: argparse.Namespace, session: Session) -> TrainConfig:
     """Return what is to be computed: by flags and `--config`, or as the resumed run had it."""
     if not session.resume:
-        return resolve(TrainConfig, args)
+        return resolve(TrainConfig, args, others=(Layout,))
     if getattr(args, "config", None):
         raise ConfigError("--resume takes the configuration of the run: leave out --config")
     folder = RunFolder(session.resume)
@@ -82,11 +82,20 @@ def run_config(args: argparse.Namespace, session: Session) -> TrainConfig:
     return wanted
 
 
-def sit(comm: Comm, config: TrainConfig, session: Session, stop: StopRequest) -> int:
+def run_layout(args: argparse.Namespace, session: Session) -> Layout:
+    """Return how the work lies on the ranks: as the resumed run had it, but for flags."""
+    stored = RunFolder(session.resume).layout if session.resume else None
+    return resolve(Layout, args, stored, others=(TrainConfig,))
+
+
+def sit(
+    comm: Comm, config: TrainConfig, layout: Layout, session: Session, stop: StopRequest
+) -> int:
     """Run one sitting on this rank, and return the exit status. All ranks call it."""
-    config, session = comm.bcast_object((config, session))  # a rank with another seed is overruled
+    # a rank with another seed is overruled
+    config, layout, session = comm.bcast_object((config, layout, session))
     try:
-        trainer = prepare(comm, config, session)
+        trainer = prepare(comm, config, layout, session)
     except MinidistError as error:  # the same on all ranks, so one of them says it
         return refuse(comm, error)
     try:
@@ -104,15 +113,16 @@ def sit(comm: Comm, config: TrainConfig, session: Session, stop: StopRequest) ->
     return SIGNALLED if any(comm.gather_objects(stop.requested)) else 0
 
 
-def prepare(comm: Comm, config: TrainConfig, session: Session) -> Trainer:
+def prepare(comm: Comm, config: TrainConfig, layout: Layout, session: Session) -> Trainer:
     """Return what is ready to run, or raise the same error on all ranks. All ranks call it."""
     device = choose_device(session.device, comm, session.share_devices)
-    folder = folder_of(comm, session.resume or session.out)
+    folder, mesh = folder_of(comm, session.resume or session.out), Mesh(comm)
 
     def build() -> Trainer:
         if not session.resume:
             folder.must_be_free()
-        trainer = Trainer(comm, config, session, folder, read_text(config.data), device.xp)
+        text = read_text(config.data)
+        trainer = Trainer(mesh, config, layout, session, folder, text, device.xp)
         if 0 < session.stop_after <= trainer.done or trainer.done == config.steps:
             raise ConfigError(
                 f"{folder.path} is at step {trainer.done} of {config.steps} already: --stop-after "
@@ -125,7 +135,7 @@ def prepare(comm: Comm, config: TrainConfig, session: Session) -> Trainer:
     trainer.say(f"{trainer.text}")
     trainer.say(f"{count(comm)} on {device}, run {folder.path}")
     if comm.size > 1:
-        trainer.say(table(roster(comm, str(device))))
+        trainer.say(mesh.describe(str(device)))
     return trainer
 
 

@@ -2,6 +2,7 @@
 
     runs/2025-03-01_14-05-09/
         config.toml             what is computed; `--resume` reads it
+        layout.toml             how it lies on the ranks; flags may change it at `--resume`
         metrics.jsonl           one line per logged step
         checkpoint.safetensors  weights, optimiser state and step: to go on from
         model.safetensors       the weights alone: to use
@@ -19,7 +20,7 @@ from typing import TypeVar
 from minidist.comm import Comm
 from minidist.errors import CheckpointError, ConfigError, MinidistError
 from minidist.options import dump_toml
-from minidist.train.config import TrainConfig
+from minidist.train.config import Layout, TrainConfig
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.config = self.path / "config.toml"
+        self.layout = self.path / "layout.toml"
         self.metrics = self.path / "metrics.jsonl"
         self.checkpoint = self.path / "checkpoint.safetensors"
         self.model = self.path / "model.safetensors"
@@ -48,10 +50,11 @@ class RunFolder:
         if not self.config.exists():
             raise CheckpointError(f"{self.path} holds no run: there is no {self.config}")
 
-    def create(self, config: TrainConfig) -> None:
+    def create(self, config: TrainConfig, layout: Layout) -> None:
         """Make the folder and write what the run is. Rank 0 calls it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self.layout.write_text(dump_toml(layout))
             self.config.write_text(dump_toml(config))
         except OSError as error:
             raise ConfigError(f"cannot write the run to {self.path}: {error}") from error

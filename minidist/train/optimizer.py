@@ -26,6 +26,9 @@ class Optimizer(Protocol):
     """Names of the arrays that are kept per shard."""
     state: dict[Shard, State]
 
+    def prepare(self, shard: Shard, data: Array) -> None:
+        """Allocate what is kept for a shard, so that its memory is known before the first step."""
+
     def update(self, shard: Shard, data: Array, grad: Array, lr: float, step: int) -> None:
         """Change `data` in place. `step` counts updates from 1."""
 
@@ -47,6 +50,9 @@ class SGD:
         self.weight_decay = weight_decay
         self.state: dict[Shard, State] = {}
 
+    def prepare(self, shard: Shard, data: Array) -> None:
+        """Do nothing: nothing is kept."""
+
     def update(self, shard: Shard, data: Array, grad: Array, lr: float, step: int) -> None:
         """Subtract lr * (grad + decay * data)."""
         sgd(data, grad, lr, _decay(shard, self.weight_decay))
@@ -65,6 +71,10 @@ class AdamW:
     ) -> None:
         self.betas, self.eps, self.weight_decay = betas, eps, weight_decay
         self.state: dict[Shard, State] = {}
+
+    def prepare(self, shard: Shard, data: Array) -> None:
+        """Allocate both moments, zero at first."""
+        state_of(self, shard, data)
 
     def update(self, shard: Shard, data: Array, grad: Array, lr: float, step: int) -> None:
         """Shrink matrices, then move along the mean gradient over the root of the mean square."""

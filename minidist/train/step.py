@@ -2,34 +2,42 @@
 
     batch     samples k*B .. (k+1)*B, the same on any number of ranks; this rank takes a slice
     total     valid labels of the whole batch: every rank counts them itself, before forward
-    forward   unit by unit -> the SUM of the losses of this slice
-    backward  starts with 1/total, unit by unit from the end; each reports, and its ring starts
-    finish    all rings are done: every rank holds the gradient of the whole batch
+    M times, for each micro-batch of the slice:
+    forward   unit by unit -> the SUM of the losses of this micro-batch
+    backward  starts with scale/total, unit by unit from the end; each reports, and its ring starts
+    then
+    finish    all rings are done: every rank holds its part of the gradient of the whole batch
     agree     one small all-reduce: the square of the norm, the loss, a wish to stop
-    update    clip by the global norm, then the optimiser
+    update    clip by the global norm, take out the loss scale, then the optimiser
 
 Dividing once, at the start of backward and by a number that all ranks agree on, makes every
 reduction a plain sum. A mean on each rank and then a mean of the means gives a token more weight if
-it lands on a rank with few valid ones, a mistake that many training programs have made.
+it lands on a rank with few valid ones, a mistake that many training programs have made; a mean of
+the means of micro-batches is the same mistake.
+
+Micro-batches save memory: the activations of one are gone before the next begins. A micro-batch may
+be empty, and is run all the same, since its reductions take all ranks.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
 
 from minidist.arrays import Array, to_host
-from minidist.bounds import share
+from minidist.bounds import bounds, share
 from minidist.collectives import ring
 from minidist.comm import Comm
-from minidist.errors import DivergedError
+from minidist.errors import ConfigError, DivergedError
 from minidist.nn import At
-from minidist.parallel.data import DataParallel
+from minidist.nn.activations import alive
 from minidist.parallel.watch import UNSEEN, Watch
+from minidist.parallel.zero import Zero
 from minidist.train.corpus import Corpus
-from minidist.train.optimizer import Optimizer
+from minidist.train.precision import LossScale
 
 
 @dataclass(frozen=True)
@@ -39,96 +47,134 @@ class Outcome:
     loss: float
     """Nats per valid token of the global batch, before the update."""
     norm: float
-    """Of the whole gradient, before clipping."""
+    """Of the whole gradient, before clipping and without the loss scale."""
     tokens: int
     """Valid labels in the global batch."""
     stop: bool
     """Some rank wants to stop after this step."""
+    skipped: bool = False
+    """The gradient overflowed, so nothing was updated; the loss scale is smaller now."""
 
 
 class Step:
-    """A training step that can be called. All ranks call it with the same step number."""
+    """A training step that can be called. All ranks call it with the same step number.
+
+    `micro_batches` is how many parts a rank's slice is worked off in. `loss_scale` is that of the
+    dtype: see `minidist.train.precision`.
+    """
 
     def __init__(
         self,
-        units: Sequence[Any],
-        sync: DataParallel,
-        optimizer: Optimizer,
+        sync: Zero,
         corpus: Corpus,
-        comm: Comm,
         *,
         batch: int,
         learning_rate: Callable[[int], float],
         clip: float = 0.0,
+        micro_batches: int = 1,
+        loss_scale: LossScale | None = None,
     ) -> None:
-        self.units, self.sync, self.optimizer = units, sync, optimizer
-        self.corpus, self.comm, self.batch = corpus, comm, batch
+        if micro_batches < 1:
+            raise ConfigError(f"{micro_batches} micro-batches: there must be at least 1")
+        self.sync, self.corpus, self.batch = sync, corpus, batch
+        self.units, self.comm = sync.units, sync.mesh.world
+        self.data = sync.mesh.comm("dp", "ep")
         self.learning_rate, self.clip = learning_rate, clip
+        self.micro_batches = micro_batches
+        self.loss_scale = loss_scale or LossScale.constant()
+        self._again = 0
 
     def __call__(self, step: int, watch: Watch = UNSEEN, stop: bool = False) -> Outcome:
         """Do update number `step` (0-based). `stop`: this rank wants this step to be the last.
 
-        Sends the gradients once around each ring, and one message of three numbers. Raises
-        DivergedError on every rank if the loss or the norm is not finite; nothing is updated then.
+        Sends what the stage sends, see `minidist.parallel.zero`, and one message of three numbers.
+        Raises DivergedError on every rank if the loss or the norm is not finite; nothing is updated
+        then. A dynamic loss scale skips a step with such a norm, and is halved.
         """
         with watch.span(f"step {step}"):
             total = self._valid(self._at(step, 0, self.batch))
             self.sync.begin(watch)
-            loss = self._forward_backward(self._slice(step), 1 / total if total else 0.0, watch)
+            self.sync.fetch(0)
+            scale = self.loss_scale.scale / total if total else 0.0
+            loss = 0.0
+            for number, at in enumerate(self._micro_batches(step)):
+                loss += self._forward_backward(at, scale, number == self.micro_batches - 1, watch)
             with watch.span("wait for gradients"):
                 self.sync.finish()
-            outcome = self._agree(loss, total, stop)
-            self._check(step, outcome)
-            with watch.span("update"):
-                self._update(step, outcome.norm)
+            outcome = self._agree(step, loss, total, stop)
+            if not outcome.skipped:
+                with watch.span("update"):
+                    self._update(step, outcome.norm)
+            self.loss_scale.update(not outcome.skipped)
         return outcome
 
     def _at(self, step: int, start: int, stop: int) -> At:
         """The place of samples `start` to `stop` of this step's batch."""
         xp = self.sync.xp
         samples = xp.arange(step * self.batch + start, step * self.batch + stop)
-        return At(step, True, samples, xp.arange(self.corpus.length), self.sync.poll)
+        positions = xp.arange(self.corpus.length)
+        return At(step, True, samples, positions, self.sync.poll, self._recomputed)
+
+    def _recomputed(self, context: Any) -> None:
+        """Book what backward has brought back; it is gone again at the end of its unit."""
+        nbytes = alive(context)
+        self.sync.ledger.take("activations", nbytes)
+        self._again += nbytes
 
     def _slice(self, step: int) -> At:
-        return self._at(step, *share(self.comm, self.batch))
+        return self._at(step, *share(self.data, self.batch))
+
+    def _micro_batches(self, step: int) -> list[At]:
+        """The parts of this rank's slice, some perhaps empty."""
+        mine = self._slice(step)
+        cut = bounds(len(mine.samples), self.micro_batches)
+        return [replace(mine, samples=mine.samples[a:b]) for a, b in pairwise(cut)]
 
     def _valid(self, at: At) -> int:
         return int((to_host(self.corpus.labels(at)) >= 0).sum())
 
-    def _forward_backward(self, at: At, scale: float, watch: Watch) -> float:
-        """Leave the gradient of scale * (this slice's losses) on its way; return their sum."""
+    def _forward_backward(self, at: At, scale: float, last: bool, watch: Watch) -> float:
+        """Leave the gradient of scale * (this micro-batch's losses) on its way; return their sum.
+
+        `last`: no other micro-batch of this step follows.
+        """
         x: Array = self.corpus.tokens(at)
         contexts = []
+        ledger = self.sync.ledger
         for index, unit in enumerate(self.units):
             with watch.span(f"forward unit {index}"):
                 x, context = unit.forward(x, at)
-            contexts.append(context)
+            kept = alive(context)
+            ledger.take("activations", kept)
+            contexts.append((context, kept))
+            del context
         dy: Any = scale
         for index in reversed(range(len(self.units))):
+            context, kept = contexts.pop()
             with watch.span(f"backward unit {index}"):
-                dy = self.units[index].backward(contexts.pop(), dy)
-            self.sync.ready(index)
+                dy = self.units[index].backward(context, dy)
+            del context
+            ledger.give("activations", kept + self._again)
+            self._again = 0
+            self.sync.ready(index, last)
         return float(to_host(x))
 
-    def _agree(self, loss: float, total: int, stop: bool) -> Outcome:
+    def _agree(self, step: int, loss: float, total: int, stop: bool) -> Outcome:
         """Sum over ranks what each knows a part of. The same bits on all of them."""
         mine = np.array([self.sync.squares(), loss, stop], dtype=np.float64)
         squares, loss, stops = ring.all_reduce(self.comm, mine).tolist()
-        return Outcome(loss / max(1, total), sqrt(squares), total, stops > 0)
-
-    def _check(self, step: int, outcome: Outcome) -> None:
-        if not (isfinite(outcome.loss) and isfinite(outcome.norm)):
+        loss, norm = loss / max(1, total), sqrt(squares) / self.loss_scale.scale
+        overflow = not isfinite(norm)
+        if not isfinite(loss) or (overflow and not self.loss_scale.dynamic):
             raise DivergedError(
-                f"step {step}: loss {outcome.loss}, gradient norm "
-                f"{outcome.norm}: training has diverged; lower --lr or raise --warmup"
+                f"step {step}: loss {loss}, gradient norm {norm}: training has diverged; lower "
+                "--lr or raise --warmup"
             )
+        return Outcome(loss, norm, total, stops > 0, overflow)
 
     def _update(self, step: int, norm: float) -> None:
-        if self.clip and norm > self.clip:
-            self.sync.scale(self.clip / norm)
-        rate = self.learning_rate(step)
-        for shard, data, grad in self.sync.shards():
-            self.optimizer.update(shard, data, grad, rate, step + 1)
+        factor = self.clip / norm if self.clip and norm > self.clip else 1.0
+        self.sync.update(self.learning_rate(step), step + 1, factor / self.loss_scale.scale)
 
 
 def evaluate(units: Sequence[Any], corpus: Corpus, comm: Comm, xp: Any, batch: int) -> float:

@@ -14,18 +14,18 @@ from hashlib import sha256
 from math import isfinite
 from typing import Any
 
-import numpy as np
-
 from minidist.arrays import to_host
 from minidist.comm import Comm
 from minidist.errors import CheckpointError, DivergedError, MismatchError
 from minidist.nn import build_decoder
 from minidist.options import dump_toml
-from minidist.parallel.data import DataParallel
+from minidist.parallel.ledger import Ledger
+from minidist.parallel.mesh import Mesh
 from minidist.parallel.watch import UNSEEN
+from minidist.parallel.zero import Zero
 from minidist.train import metrics
 from minidist.train.checkpoint import load_checkpoint, restore, save_checkpoint, snapshot
-from minidist.train.config import Session, TrainConfig
+from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import Corpus, Text
 from minidist.train.folder import RunFolder
 from minidist.train.step import Outcome, Step, evaluate
@@ -38,28 +38,40 @@ class Trainer:
 
     def __init__(
         self,
-        comm: Comm,
+        mesh: Mesh,
         config: TrainConfig,
+        layout: Layout,
         session: Session,
         folder: RunFolder,
         text: Text,
         xp: Any,
     ) -> None:
-        self.comm, self.config, self.session, self.folder = comm, config, session, folder
-        self.text, self.xp = text, xp
+        self.comm, self.config, self.session, self.folder = mesh.world, config, session, folder
+        self.layout, self.text, self.xp = layout, text, xp
+        self.ledger = Ledger(mesh.world.rank, session.memory_limit)
         self.corpus = Corpus(text, config.context, config.seed)
-        self.units = build_decoder(config.decoder(), labels=self.corpus.labels)
-        self.sync = DataParallel(self.units, comm, np.dtype(config.dtype), xp)
-        self.optimizer = config.make_optimizer()
+        precision = config.precision()
+        self.sync = Zero(
+            build_decoder(config.decoder(), self.corpus.labels, layout.recompute),
+            config.make_optimizer(),
+            mesh,
+            layout.zero,
+            dtype=precision.dtype,
+            grad_dtype=precision.grad_dtype,
+            xp=xp,
+            bucket_bytes=layout.bucket_mb * 1e6,
+            ledger=self.ledger,
+        )
+        self.units = self.sync.units
+        self.loss_scale = precision.loss_scale()
         self.step = Step(
-            self.units,
             self.sync,
-            self.optimizer,
             self.corpus,
-            comm,
             batch=config.batch,
             learning_rate=config.learning_rate,
             clip=config.clip,
+            micro_batches=layout.micro_batches,
+            loss_scale=self.loss_scale,
         )
         self.done = self._resume() if session.resume else 0
         self.first = self.done
@@ -98,7 +110,7 @@ class Trainer:
         if self.session.resume:
             metrics.cut_after(self.folder.metrics, self.done)
         else:
-            self.folder.create(self.config)
+            self.folder.create(self.config, self.layout)
 
     def run(self, stop: StopRequest) -> bool:
         """Train to the last step; False if somebody asked to stop before. All ranks call it."""
@@ -167,10 +179,13 @@ class Trainer:
             )
 
     def check_replicas(self) -> str:
-        """Return the hash of the weights, or raise MismatchError. All ranks call it."""
+        """Return the hash of the weights, or raise MismatchError. All ranks call it.
+
+        Where ranks keep pieces, they are gathered as layers would see them.
+        """
         digest = sha256()
-        for bucket in self.sync.buckets:
-            digest.update(to_host(bucket.data).tobytes())
+        for bucket in self.sync.gathered():
+            digest.update(to_host(bucket.flat).tobytes())
         return same_everywhere(self.comm, digest.hexdigest())
 
 
