@@ -20,6 +20,7 @@ from minidist.arrays import Array
 from minidist.nn.at import At
 from minidist.nn.layer import Later, Layer
 from minidist.nn.linear import Linear
+from minidist.ops.half import down, up
 
 
 class AttentionObject(Protocol):
@@ -44,9 +45,11 @@ class LocalAttention:
 
     def forward(self, q: Array, k: Array, v: Array, at: At) -> tuple[Array, Any]:
         parts = self._parts(k)
-        o, lse = self._attend(q, k, v, at, parts[0])
+        wide = up(q), up(k), up(v)  # rounding each part would add an error for each
+        o, lse = self._attend(*wide, at, parts[0])
         for keys in parts[1:]:
-            o, lse = ops.merge(o, lse, *self._attend(q, k, v, at, keys))
+            o, lse = ops.merge(o, lse, *self._attend(*wide, at, keys))
+        o = down(o, q.dtype)
         return o, (q, k, v, o, lse, at)
 
     def backward(self, ctx: Any, do: Array) -> tuple[Array, Array, Array]:
@@ -54,12 +57,14 @@ class LocalAttention:
         pos = at.positions
         if self.key_block is None:
             return ops.attention_backward(do, q, k, v, o, lse, pos, pos)
+        dtype = q.dtype
+        q, k, v, o, do = up(q), up(k), up(v), up(o), up(do)
         dq, dk, dv = q * 0.0, k * 0.0, v * 0.0
         for keys in self._parts(k):
             part = ops.attention_backward(do, q, k[:, keys], v[:, keys], o, lse, pos, pos[keys])
             dq += part[0]
             dk[:, keys], dv[:, keys] = part[1], part[2]
-        return dq, dk, dv
+        return down(dq, dtype), down(dk, dtype), down(dv, dtype)
 
     def _attend(self, q: Array, k: Array, v: Array, at: At, keys: slice) -> tuple[Array, Array]:
         return ops.attention(q, k[:, keys], v[:, keys], at.positions, at.positions[keys])
@@ -111,6 +116,7 @@ class Attention(Layer):
         dq_BTNH = ops.rope_backward(dq_BTNH, *angles)
         dk_BTGH = ops.rope_backward(dk_BTGH, *angles)
         dx = self.q.backward(x, dq_BTNH.reshape(*lead, self.q.weight.local[0]), later)
-        dx += self.k.backward(x, dk_BTGH.reshape(*lead, self.k.weight.local[0]), later)
-        dx += self.v.backward(x, dv_BTGH.reshape(*lead, self.v.weight.local[0]), later)
+        kv_shape = (*lead, self.k.weight.local[0])
+        ops.accumulate(dx, self.k.backward(x, dk_BTGH.reshape(kv_shape), later))
+        ops.accumulate(dx, self.v.backward(x, dv_BTGH.reshape(kv_shape), later))
         return dx

@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from minidist import ops
 from minidist.arrays import Array
 from minidist.nn.at import At
 from minidist.nn.parameter import Parameter
@@ -29,7 +30,8 @@ class Layer(ABC):
     """A function of arrays with a hand-written backward.
 
     A layer never writes into an array it was handed. Unless it says otherwise it acts on the last
-    axis and takes any leading shape, sizes of 0 included.
+    axis and takes any leading shape, sizes of 0 included. Its results have the dtype of x. That may
+    be a half type, so a layer leaves all arithmetic to `minidist.ops`.
     """
 
     @abstractmethod
@@ -79,7 +81,7 @@ class Residual(Chain):
 
     def forward(self, x: Array, at: At) -> tuple[Array, Any]:
         y, ctx = super().forward(x, at)
-        return x + y, ctx
+        return ops.add(x, y), ctx
 
     def backward(self, ctx: Any, dy: Array, later: Later = None) -> Array:
-        return dy + super().backward(ctx, dy, later)
+        return ops.add(dy, super().backward(ctx, dy, later))

@@ -26,9 +26,8 @@ class Linear(Layer):
     bias: Parameter | None = None
 
     def forward(self, x: Array, at: At) -> tuple[Array, Any]:
-        y_NF = as_rows(x) @ self.weight.data.T
-        if self.bias is not None:
-            y_NF += self.bias.data
+        bias = None if self.bias is None else self.bias.data
+        y_NF = ops.linear(as_rows(x), self.weight.data, bias)
         return y_NF.reshape(*x.shape[:-1], self.weight.local[0]), x
 
     def backward(self, ctx: Any, dy: Array, later: Later = None) -> Array:
@@ -36,15 +35,15 @@ class Linear(Layer):
         x_ND, dy_NF = as_rows(x), as_rows(dy)
 
         def weight_gradient() -> None:
-            self.weight.accumulate(dy_NF.T @ x_ND)
+            self.weight.accumulate(ops.linear_weight_gradient(dy_NF, x_ND))
             if self.bias is not None:
-                self.bias.accumulate(dy_NF.sum(0))
+                self.bias.accumulate(ops.sum_of_rows(dy_NF))
 
         if later is None:
             weight_gradient()
         else:
             later.append(weight_gradient)
-        return (dy_NF @ self.weight.data).reshape(x.shape)
+        return ops.linear_backward(dy_NF, self.weight.data).reshape(x.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,16 +56,19 @@ class Bias(Layer):
     bias: Parameter
 
     def forward(self, x: Array, at: At) -> tuple[Array, Any]:
-        return x + self.bias.data, None
+        return ops.add(x, self.bias.data), None
 
     def backward(self, ctx: Any, dy: Array, later: Later = None) -> Array:
-        self.bias.accumulate(as_rows(dy).sum(0))
+        self.bias.accumulate(ops.sum_of_rows(as_rows(dy)))
         return dy
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding(Layer):
-    """y = table[ids]: the first layer. Integer ids of any shape; they have no gradient."""
+    """y = table[ids]: the first layer. Integer ids of any shape; they have no gradient.
+
+    The dtype of the table becomes that of all activations.
+    """
 
     table: Parameter
 

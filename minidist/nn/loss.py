@@ -20,6 +20,8 @@ class CrossEntropy(Layer):
     The backward pass is started with ``scale`` = 1 / (valid labels in the *global* batch), or 0 if
     there are none. It is the only divisor in the program, so every sum over micro-batches and ranks
     is a plain sum, however unevenly the valid labels fall.
+
+    Of half logits, the loss and the probabilities that are kept are float32.
     """
 
     labels: Labels
@@ -27,8 +29,8 @@ class CrossEntropy(Layer):
     def forward(self, x: Array, at: At) -> tuple[Array, Any]:
         labels = self.labels(at)
         loss, probabilities = ops.cross_entropy(x, labels)
-        return loss, (probabilities, labels)
+        return loss, (probabilities, labels, x.dtype)
 
     def backward(self, ctx: Any, dy: float, later: Later = None) -> Array:
-        probabilities, labels = ctx
-        return ops.cross_entropy_backward(dy, probabilities, labels)
+        probabilities, labels, dtype = ctx
+        return ops.half.down(ops.cross_entropy_backward(dy, probabilities, labels), dtype)

@@ -29,5 +29,5 @@ class SwiGLU(Layer):
         dh = self.down.backward(h, dy, later)
         dgate, dup = ops.swiglu_backward(dh, gate, up)
         dx = self.gate.backward(x, dgate, later)
-        dx += self.up.backward(x, dup, later)
+        ops.accumulate(dx, self.up.backward(x, dup, later))
         return dx

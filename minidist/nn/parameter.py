@@ -26,8 +26,7 @@ import numpy as np
 
 from minidist.arrays import Array
 from minidist.errors import ArrayError, ConfigError
-from minidist.ops import random
-from minidist.ops.half import down, is_half, up
+from minidist.ops import accumulate, random
 
 Box: TypeAlias = tuple[tuple[int, int], ...]
 """(start, stop) along each axis of the whole tensor."""
@@ -106,7 +105,7 @@ class Parameter:
         return values * self.init
 
     def accumulate(self, gradient: Array) -> None:
-        """Add to the gradient, rounding once if it is a half type; a frozen parameter ignores it."""
+        """Add to the gradient, in float32 at least; a frozen parameter ignores it."""
         if not self.trainable:
             return
         if self.grad is None and self.home is not None:
@@ -117,10 +116,7 @@ class Parameter:
             raise ArrayError(
                 f"{self.name}: a gradient of shape {gradient.shape} does not fit {self.local}"
             )
-        if is_half(self.grad.dtype):
-            self.grad[...] = down(up(self.grad) + gradient, self.grad.dtype)
-        else:
-            self.grad += gradient
+        accumulate(self.grad, gradient)
 
     def _place(self, start: int, stop: int) -> np.ndarray:
         """Return the row-major index in the whole tensor of each element of the range."""

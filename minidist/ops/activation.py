@@ -8,9 +8,10 @@ Source: Shazeer, "GLU variants improve transformer", arXiv 2002.05202.
 import numpy as np
 
 from minidist.arrays import Array, namespace, pieces
-from minidist.ops import kernels
+from minidist.ops import half, kernels
 
 
+@half.stored(1)
 def swiglu(gate: Array, up: Array) -> Array:
     """Return silu(gate) * up, elementwise. The backward pass needs the two inputs only."""
     if kernels.chosen(gate, up, fits=gate.shape == up.shape):
@@ -25,6 +26,7 @@ def swiglu(gate: Array, up: Array) -> Array:
     return h
 
 
+@half.stored(2)
 def swiglu_backward(dh: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     """Return (dgate, dup).
 

@@ -25,14 +25,15 @@ that share a key head; I = H + 1.
 import numpy as np
 
 from minidist.arrays import Array, namespace
-from minidist.ops import kernels
+from minidist.ops import half, kernels
 from minidist.ops.blocks import Block, sample_groups, visible_blocks
 
 
+@half.stored(1)
 def attention(
     q_BTGRH: Array, k_BSGH: Array, v_BSGH: Array, q_pos_T: Array, k_pos_S: Array
 ) -> tuple[Array, Array]:
-    """Return (o (B, T, G, R, H), lse (B, T, G, R)).
+    """Return (o (B, T, G, R, H), lse (B, T, G, R)); lse of half arrays is float32.
 
     A query sees the keys whose position is not larger than its own, whatever their order.
     """
@@ -48,6 +49,7 @@ def attention(
     return o_BTGRH, lse_BTGR
 
 
+@half.stored(3)
 def attention_backward(
     do_BTGRH: Array,
     q_BTGRH: Array,
@@ -75,11 +77,13 @@ def attention_backward(
     return dq, dk, dv
 
 
+@half.stored(1)
 def merge(o1: Array, lse1: Array, o2: Array, lse2: Array) -> tuple[Array, Array]:
     """Join the results of the same queries over two disjoint sets of keys: (o, lse).
 
     ``o`` is (..., H) and ``lse`` (...). Only differences to the larger lse are raised to a power,
-    so that lse 0 and 1000 in float32 is safe.
+    so that lse 0 and 1000 in float32 is safe. Parts should be float32, and the whole be rounded: if
+    each part were rounded to a half type, the error would grow with their number.
     """
     xp = namespace(o1)
     highest = xp.maximum(xp.maximum(lse1, lse2), _lowest(lse1))

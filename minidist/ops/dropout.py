@@ -13,9 +13,10 @@ JMLR 15, 2014.
 from typing import Any
 
 from minidist.arrays import Array
-from minidist.ops import kernels, random
+from minidist.ops import half, kernels, random
 
 
+@half.stored(1)
 def dropout(
     x: Array, rate: float, key: tuple[random.Key, ...], samples: Array, positions: Array
 ) -> tuple[Array, Any]:
@@ -31,6 +32,7 @@ def dropout(
     return dropout_backward(x, rate, mask), mask
 
 
+@half.stored(1)
 def dropout_backward(dy: Array, rate: float, saved: Any) -> Array:
     """Return dx: the same elements fall, and the others are scaled alike."""
     if isinstance(saved, tuple):

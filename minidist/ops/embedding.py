@@ -5,6 +5,7 @@ Suffixes: N tokens, V vocabulary, D width; ... any leading shape.
 
 from minidist.arrays import Array, namespace, to_host
 from minidist.errors import ArrayError
+from minidist.ops import half
 
 
 def embedding(ids: Array, table_VD: Array) -> Array:
@@ -19,11 +20,14 @@ def embedding(ids: Array, table_VD: Array) -> Array:
     return table_VD[ids]
 
 
+@half.stored(0)
 def embedding_backward(dy_D: Array, ids: Array, rows: int) -> Array:
     """Return the gradient (V, D) of the table: for each row, the sum over the tokens that read it.
 
     Written as a product with a one-hot matrix. A scatter-add does less arithmetic, but on a GPU it
     adds in the order in which threads arrive, so two runs would differ in the last bit.
+
+    The gradient of a half dy is float32.
     """
     xp = namespace(dy_D)
     ids_N, dy_ND = ids.reshape(ids.size), dy_D.reshape(ids.size, dy_D.shape[-1])

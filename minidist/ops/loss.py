@@ -9,13 +9,15 @@ Suffixes: N tokens, V vocabulary; ... any leading shape.
 """
 
 from minidist.arrays import Array, namespace
-from minidist.ops import kernels
+from minidist.ops import half, kernels
 
 
+@half.stored(0)
 def cross_entropy(logits_V: Array, labels: Array) -> tuple[Array, Array]:
     """Return (loss as a 0-d array, probabilities (..., V)); a negative label is ignored.
 
-    ``labels`` is an integer array of the leading shape of ``logits``, in [0, V) or negative.
+    ``labels`` is an integer array of the leading shape of ``logits``, in [0, V) or negative. Both
+    results of half logits are float32.
     """
     if kernels.chosen(logits_V, fits=_one_each(logits_V, labels)):
         return kernels.cross_entropy(logits_V, labels)

@@ -9,11 +9,15 @@ Suffixes: D width; ... any leading shape.
 """
 
 from minidist.arrays import Array, as_rows, namespace
-from minidist.ops import kernels
+from minidist.ops import half, kernels
 
 
+@half.stored(1)
 def rms_norm(x_D: Array, weight_D: Array, eps: float) -> tuple[Array, Array]:
-    """Normalise ``x`` (..., D). Returns (y (..., D), r (..., 1)); the backward pass needs r."""
+    """Normalise ``x`` (..., D). Returns (y (..., D), r (..., 1)); the backward pass needs r.
+
+    Of half types, r and dweight are float32.
+    """
     eps = float(eps)  # a NumPy float64 scalar would turn float32 arithmetic into float64
     if kernels.chosen(x_D, weight_D, fits=weight_D.shape == x_D.shape[-1:]):
         return kernels.rms_norm(x_D, weight_D, eps)
@@ -25,6 +29,7 @@ def rms_norm(x_D: Array, weight_D: Array, eps: float) -> tuple[Array, Array]:
     return y_D, r
 
 
+@half.stored(1)
 def rms_norm_backward(dy_D: Array, x_D: Array, weight_D: Array, r: Array) -> tuple[Array, Array]:
     """Return (dx (..., D), dweight (D,)).
 

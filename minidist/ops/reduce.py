@@ -6,12 +6,10 @@ import numpy as np
 
 from minidist.arrays import Array, namespace, pieces
 from minidist.errors import ConfigError
-from minidist.ops import kernels
+from minidist.ops import half, kernels
 
 OPS = {"sum": "add", "max": "maximum", "min": "minimum"}
 """The reductions, and the array function of each."""
-
-HALF = ("float16", "bfloat16")
 
 
 def check_op(op: str, dtype: Any) -> None:
@@ -36,8 +34,8 @@ def combine(op: str, a: Array, b: Array, out: Array) -> None:
     if kernels.chosen(out, a, b, dtypes=tuple(kernels.DTYPES), fits=fits):
         return kernels.combine(op, a, b, out)
     function = getattr(namespace(out), OPS[op])
-    if out.dtype.itemsize == 2 and out.dtype.name in HALF:
-        out[...] = function(a.astype("float32"), b.astype("float32")).astype(out.dtype)
+    if half.is_half(out.dtype):
+        out[...] = half.down(function(half.up(a), half.up(b)), out.dtype)
     else:
         function(a, b, out=out)
     return None

@@ -12,7 +12,8 @@ from minidist import ops
 from minidist.comm import run
 from minidist.ops import kernels
 from minidist.ops.reduce import combine, sum_of_squares
-from minidist.parallel.data import DataParallel
+from minidist.parallel.mesh import Mesh
+from minidist.parallel.zero import Zero
 from minidist.testing.mutants import mutate
 from minidist.train.optimizer import SGD, AdamW
 from minidist.train.step import Step
@@ -187,9 +188,9 @@ def train(comm, case, rule):
     """Two steps in float32, on this rank: gradients and parameters."""
     corpus = ToyCorpus(case.length, case.ignored)
     units = case.units(corpus.labels)
-    sync = DataParallel(units, comm, np.float32)
+    sync = Zero(units, rule(), Mesh(comm), dtype=np.float32)
     how = {"batch": case.batch, "learning_rate": lambda step: case.lr}
-    step = Step(units, sync, rule(), corpus, comm, clip=case.clip, **how)
+    step = Step(sync, corpus, clip=case.clip, **how)
     norms = [step(number).norm for number in range(2)]
     grads = {p.name: p.grad.copy() for p in sync.parameters() if p.trainable}
     return norms, grads, {p.name: p.data.copy() for p in sync.parameters()}
