@@ -55,6 +55,7 @@ setup(
     package_dir={"minidist.kernels": "kernels"},
     package_data={
         "minidist.data": ["*.txt", "*.md"],
+        "minidist.train": ["*.md"],
         "minidist.kernels": ["*.cu", "*.cuh"],
         "minidist.cuda": ["emulation/*/*.h", "emulation/*/*.cpp"],
     },
