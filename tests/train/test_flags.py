@@ -76,22 +76,20 @@ def covering():
     """Command lines in which each legal pair of values of the new flags stands at least once."""
     lines = [dict(zip(NEW, v, strict=True)) for v in itertools.product(*NEW.values())]
     lines = [line for line in lines if legal(line)]
-    open_pairs = {pair for line in lines for pair in itertools.combinations(line.items(), 2)}
+    missing = {pair for line in lines for pair in pairs_of(line)}
     chosen = []
-    while open_pairs:
-
-        def gain(line):
-            return len(open_pairs.intersection(itertools.combinations(line.items(), 2)))
-
-        best = max(lines[len(chosen) % 7 :: 7], key=gain)
-        if not gain(best):
-            best = max(lines, key=gain)
+    while missing:
+        best = max(lines, key=lambda line: len(missing & pairs_of(line)))
         chosen.append(best)
-        open_pairs -= set(itertools.combinations(best.items(), 2))
+        missing = missing - pairs_of(best)
     return chosen
 
 
-@pytest.mark.parametrize("number, line", fast_and_slow(list(enumerate(covering())), 12))
+def pairs_of(line):
+    return set(itertools.combinations(line.items(), 2))
+
+
+@pytest.mark.parametrize(("number", "line"), fast_and_slow(list(enumerate(covering())), 12))
 def test_the_flags_of_memory_run_together(number, line, folder):
     given = {name: value for name, value in line.items() if value is not None}
     given |= {"in_process": (1, 3, 2)[number % 3], "memory_limit": number % 2 * 10**9}
