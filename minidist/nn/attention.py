@@ -20,7 +20,7 @@ from minidist.arrays import Array
 from minidist.nn.at import At
 from minidist.nn.layer import Later, Layer
 from minidist.nn.linear import Linear
-from minidist.ops.half import down, up
+from minidist.ops import half
 
 
 class AttentionObject(Protocol):
@@ -45,11 +45,11 @@ class LocalAttention:
 
     def forward(self, q: Array, k: Array, v: Array, at: At) -> tuple[Array, Any]:
         parts = self._parts(k)
-        wide = up(q), up(k), up(v)  # rounding each part would add an error for each
+        wide = half.up(q), half.up(k), half.up(v)  # rounding each part would add an error for each
         o, lse = self._attend(*wide, at, parts[0])
         for keys in parts[1:]:
             o, lse = ops.merge(o, lse, *self._attend(*wide, at, keys))
-        o = down(o, q.dtype)
+        o = half.down(o, q.dtype)
         return o, (q, k, v, o, lse, at)
 
     def backward(self, ctx: Any, do: Array) -> tuple[Array, Array, Array]:
@@ -58,13 +58,13 @@ class LocalAttention:
         if self.key_block is None:
             return ops.attention_backward(do, q, k, v, o, lse, pos, pos)
         dtype = q.dtype
-        q, k, v, o, do = up(q), up(k), up(v), up(o), up(do)
+        do, q, k, v, o = (half.up(x) for x in (do, q, k, v, o))
         dq, dk, dv = q * 0.0, k * 0.0, v * 0.0
         for keys in self._parts(k):
             part = ops.attention_backward(do, q, k[:, keys], v[:, keys], o, lse, pos, pos[keys])
             dq += part[0]
             dk[:, keys], dv[:, keys] = part[1], part[2]
-        return down(dq, dtype), down(dk, dtype), down(dv, dtype)
+        return half.down(dq, dtype), half.down(dk, dtype), half.down(dv, dtype)
 
     def _attend(self, q: Array, k: Array, v: Array, at: At, keys: slice) -> tuple[Array, Array]:
         return ops.attention(q, k[:, keys], v[:, keys], at.positions, at.positions[keys])

@@ -5,44 +5,65 @@
             | rounded once                                       v
     master (float32)  <-------------- update -------------- moments (float32)
 
-Why masters: next to 1, bfloat16 has a step of 2**-7 = 0.0078, so an update of 0.001 is rounded away
-each time, and a thousand of them change nothing. `stalled` shows it.
+Why masters: next to 1, bfloat16 has steps of 2**-7 = 0.0078, so 1 + 0.001 is rounded to 1 again,
+and a thousand updates of 0.001 change nothing. A master has steps of 2**-23: it goes to 2, and its
+rounded copy takes a step every now and then. `stalled` shows both.
 
-Why a loss scale for float16: its smallest number is 6e-8, and gradients of a large model are often
-smaller. Backward starts with the loss times a scale, the chain rule carries the factor to every
-gradient, and the update divides by it. The scale should be as large as the range allows, so it
-doubles now and then, and when a gradient overflows to infinity the step is skipped and the scale
-halved. The verdict is the global norm, which is a number that all ranks have: it is infinite or NaN
-if any element on any rank is, so all skip together and keep the same scale. bfloat16 has the range
-of float32 and needs none of this.
+Why a loss scale for float16: its smallest number is 2**-24 = 6e-8, and gradients are often smaller.
+Backward starts with the loss times a scale, the chain rule carries the factor to every gradient,
+and the update divides by it. The scale should be as large as the range allows, which nobody knows
+beforehand: it is doubled after a while of good steps, and if a gradient overflows to infinity the
+step is skipped and the scale halved. It is a power of 2, so scaling by it rounds nothing.
 
-Source: Micikevicius et al., "Mixed precision training", ICLR 2018, sections 3.1 and 3.2.
+The verdict is the *global* norm, which all ranks have: it is infinite or NaN if any element on any
+rank is, so all skip together and go on with the same scale. bfloat16 has the range of float32 and
+needs none of this; there, and with wider types, the scale is the constant 1.
+
+Source: Micikevicius et al., "Mixed precision training", ICLR 2018, sections 3.1 and 3.2. PyTorch's
+GradScaler starts at 2**16 too, and doubles every 2000 steps.
 """
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from minidist.errors import ConfigError, DivergedError
-from minidist.ops.half import down, named, is_half, up
+from minidist.errors import CheckpointError, ConfigError, DivergedError
+from minidist.ops.half import down, named, up, wide
+
+GRADIENTS = ("float32", "bfloat16")
+"""Types that a gradient may be told to have; without a word it has that of the masters."""
+
+FIRST, LEAST, MOST = 2.0**16, 1.0, 2.0**24
+EVERY = 200
 
 
 @dataclass(frozen=True)
 class Precision:
-    """The types of a run, by name. ``grad_name`` None: that of the masters.
+    """The types of a run, from their names; ``grad_name`` None: that of the masters.
 
-    Raises ConfigError where gradients would be of another type than float64 everything.
+    Raises ConfigError for an unknown name, and for float64 with a type of gradients.
     """
 
     name: str
     grad_name: str | None = None
 
     def __post_init__(self) -> None:
-        if self.name == "float64" and self.grad_name:
+        named(self.name)
+        if self.grad_name is None:
+            return
+        if self.grad_name not in GRADIENTS:
             raise ConfigError(
-                f"--grad-dtype {self.grad_name} with --dtype float64: float64 is there to compare "
-                "exactly; leave out --grad-dtype"
+                f"--grad-dtype {self.grad_name}: choose one of {', '.join(GRADIENTS)}; a sum over "
+                "ranks in float16 would overflow too easily"
+            )
+        if self.name == "float64":
+            raise ConfigError(
+                f"--grad-dtype {self.grad_name} with --dtype float64: float64 is for exact "
+                "comparison: leave out --grad-dtype"
             )
 
     @property
@@ -53,7 +74,7 @@ class Precision:
     @property
     def master(self) -> np.dtype[Any]:
         """Of what the optimiser changes, and of the moments."""
-        return np.dtype(np.float32) if is_half(self.dtype) else self.dtype
+        return wide(self.dtype)
 
     @property
     def grad_dtype(self) -> np.dtype[Any]:
@@ -66,14 +87,16 @@ class Precision:
 
 
 class LossScale:
-    """The factor of the loss: ``scale`` holds for the whole of a step, backward and update alike.
+    """The factor of the loss. ``scale`` is one number from a step's backward to its `update`.
 
-    It starts at 2**16, at which the gradient 1 / tokens of a loss is safe for any batch, doubles
-    after `every` good steps in a row, and is halved by a skipped one. Below 1 it would make small
-    gradients smaller, so there training has diverged.
+    It is doubled after `every` good steps in a row and halved by a bad one, within 1 and 2**24. It
+    starts at 2**16: backward's first gradient is at most 1 over the tokens of the batch, which with
+    2 tokens fits float16's 65504 even so. Too high a scale costs one skipped step for each halving;
+    too low a one loses gradients silently, and takes `every` steps for each doubling. So the start
+    is high. With 200, one step in 200 at the most is lost to trying twice the scale.
     """
 
-    def __init__(self, scale: float = 2.0**16, every: int = 200, dynamic: bool = True) -> None:
+    def __init__(self, scale: float = FIRST, every: int = EVERY, dynamic: bool = True) -> None:
         self.scale, self.every, self.dynamic = scale, every, dynamic
         self.good = 0
 
@@ -83,37 +106,47 @@ class LossScale:
         return cls(1.0, dynamic=False)
 
     def update(self, finite: bool) -> None:
-        """End a step; `finite`: its global norm was. Raises DivergedError below a scale of 1.
+        """End a step, after its update. All ranks call it with the same verdict.
 
-        All ranks call it with the same verdict.
+        `finite`: the *global* gradient norm was. Raises DivergedError where the scale would fall
+        below 1: what overflows without a scale has diverged.
         """
         if not self.dynamic:
             return
         self.good = self.good + 1 if finite else 0
         if not finite:
-            if self.scale <= 1.0:
+            if self.scale / 2 < LEAST:
                 raise DivergedError(
-                    "gradients overflow float16 even with a loss scale of 1: training has "
-                    "diverged; lower --lr, or take --dtype bfloat16"
+                    f"the gradient overflows float16 even with a loss scale of {self.scale:g}: "
+                    "training has diverged; lower --lr, or take --dtype bfloat16"
                 )
             self.scale /= 2
-        elif self.good == self.every:
-            self.scale, self.good = min(self.scale * 2, 2.0**24), 0
+        elif self.good >= self.every:
+            self.scale, self.good = min(self.scale * 2, MOST), 0
+
+    def quiet(self) -> AbstractContextManager[object]:
+        """Return a `with` block in which NumPy does not warn of what the verdict will tell."""
+        return np.errstate(over="ignore", invalid="ignore") if self.dynamic else np.errstate()
 
     def state(self) -> dict[str, float]:
-        """Return what a checkpoint must keep."""
+        """Return what a checkpoint must keep: plain numbers."""
         return {"scale": self.scale, "good": self.good}
 
-    def restore(self, state: dict[str, float]) -> None:
-        """Take up what `state` returned."""
-        self.scale, self.good = float(state["scale"]), int(state["good"])
+    def restore(self, state: Mapping[str, float]) -> None:
+        """Take up what `state` returned. Raises CheckpointError if it cannot have."""
+        scale, good = float(state.get("scale", 0)), int(state.get("good", -1))
+        if not (isfinite(scale) and scale >= LEAST and good >= 0):
+            raise CheckpointError(f"{dict(state)} is no state of a loss scale: the file is damaged")
+        self.scale, self.good = scale, good
 
 
 def stalled(dtype: Any, times: int = 1000, step: float = 0.001) -> tuple[float, float]:
-    """Return 1 after `times` additions of `step`: stored in `dtype`, and with a float32 master."""
-    one = np.ones(1, dtype)
-    master = np.ones(1, np.float32)
+    """Return 1 after `times` additions of `step`: stored in `dtype`, and with a float32 master.
+
+    With bfloat16: 1.0 and 2.0.
+    """
+    alone, master = np.ones(1, dtype), np.ones(1, np.float32)
     for _ in range(times):
-        one = down(up(one) + np.float32(step), one.dtype)
+        alone = down(up(alone) + np.float32(step), alone.dtype)
         master += np.float32(step)
-    return float(up(one)[0]), float(up(down(master, one.dtype))[0])
+    return float(up(alone)[0]), float(up(down(master, alone.dtype))[0])
