@@ -26,11 +26,12 @@ from minidist.ops.reduce import combine
 
 
 @Collective
-def reduce_scatter(comm: Any, x: Array) -> Steps:
-    """Add ``x`` over all ranks; rank r ends with piece r of the sum, in place, and returns it.
+def reduce_scatter(comm: Any, x: Array, out: Array | None = None) -> Steps:
+    """Add ``x`` over all ranks; rank r ends with piece r of the sum, and returns it.
 
-    ``x``: any shape, of equal size and dtype on all ranks, cut by ``bounds(x.size, N)``. The rest
-    of ``x`` is left alone. float16 and bfloat16 are added in float32 and rounded once, in the order
+    ``x``: any shape, of equal size and dtype on all ranks, cut by ``bounds(x.size, N)``. ``out``: a
+    flat array for piece r; without it, piece r of ``x`` is overwritten. The rest of ``x`` is left
+    alone. float16 and bfloat16 are added in float32 and rounded once, in the order
     of the ranks r, r - 1, r - 2, ...: the error is at most about u times the sum plus N 2**-24
     times the sum of the magnitudes, with u = 2**-11 for float16 and 2**-8 for bfloat16.
 
@@ -39,13 +40,13 @@ def reduce_scatter(comm: Any, x: Array) -> Steps:
     """
     flat = flat_view(comm, x)
     piece = pieces(comm, flat)
-    own = own_piece(comm, flat, piece, None, "sum")
+    own = own_piece(comm, flat, piece, out, "sum")
     n, r = comm.size, comm.rank
     with (
         comm.scratch(own.size, like=up(own[:0])) as total,
         comm.scratch(own.size, like=flat) as arriving,
     ):
-        total[...] = own.astype(total.dtype)
+        total[...] = piece(r).astype(total.dtype)
         for s in range(1, n):
             yield Exchange(comm, piece(r + s), (r + s) % n, arriving, (r - s) % n)
             combine("sum", total, arriving.astype(total.dtype), out=total)

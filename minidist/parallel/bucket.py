@@ -69,6 +69,7 @@ class Bucket:
         self.own = self.chunk if how.stage else slice(0, self.layout.size)
         self.watch: Watch = UNSEEN
         self.ring: Started | None = None
+        self.begun = False
         self._store_parameters()
         self._store_gradients()
 
@@ -116,12 +117,10 @@ class Bucket:
     # --- gradients --------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Forget the gradient of the step before."""
-        self.ring = None
+        """Forget the gradient of the step before; a lent one has been given back."""
+        self.ring, self.begun = None, False
         if self.stage < 2:
             self.grad[...] = 0
-        else:
-            self.sum[...] = 0
 
     def lend(self) -> None:
         """Give the parameters memory for a gradient, until it is reduced. Only stages 2 and 3."""
@@ -155,9 +154,12 @@ class Bucket:
         data, whole = (self.comm.channel(GRADIENTS, self.name) for _ in range(2))
         flat = self.grad if self.stage < 2 else self._take_back()
         scatter = pairwise if is_half(flat.dtype) else ring
-        piece = yield from scatter.reduce_scatter.steps(data, flat)
+        out = self.sum if self.stage >= 2 and not self.begun else None
+        self.begun = True
+        piece = yield from scatter.reduce_scatter.steps(data, flat, out)
         if self.stage >= 2:
-            combine("sum", self.sum, piece, out=self.sum)
+            if out is None:
+                combine("sum", self.sum, piece, out=self.sum)
             self.how.ledger.give("buffers", flat.nbytes)
         if final and not self.rest:
             yield from self._complete(whole, [])
