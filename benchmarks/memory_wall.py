@@ -69,13 +69,13 @@ class Counting(Bucket):
     def _room(self) -> Any:
         flat = super()._room()
         if flat is not self.stored:
-            Counting.copied += self.stored.nbytes
+            self.copied += self.stored.nbytes
         return flat
 
     def refresh(self) -> None:
         super().refresh()
         if self.weights.dtype != self.stored.dtype:
-            Counting.copied += self.weights.nbytes
+            self.copied += self.weights.nbytes
 
 
 def converted(sync: Zero) -> int:
@@ -174,14 +174,15 @@ def table(
 
 def copies(step: Step) -> int:
     """Return the bytes that the second step copies; the first has nothing to gather yet."""
-    for b in step.sync.buckets:
-        b.__class__ = Counting
     step(0)
-    Counting.copied = 0
-    step(1)
     for b in step.sync.buckets:
+        b.__class__, b.copied = Counting, 0
+    step(1)
+    total = converted(step.sync)
+    for b in step.sync.buckets:
+        total += b.copied
         b.__class__ = Bucket
-    return Counting.copied + converted(step.sync)
+    return total
 
 
 def lines(name: str, rows: list[Row]) -> list[str]:
