@@ -91,7 +91,7 @@ class Step:
         Raises DivergedError on every rank if the loss or the norm is not finite; nothing is updated
         then. A dynamic loss scale skips a step with such a norm, and is halved.
         """
-        with watch.span(f"step {step}"):
+        with watch.span(f"step {step}"), self.loss_scale.quiet():
             total = self._valid(self._at(step, 0, self.batch))
             self.sync.begin(watch)
             self.sync.fetch(0)
