@@ -102,4 +102,5 @@ def stored(results: int) -> Callable[[F], F]:
 
 
 def _is_half_array(x: Any) -> bool:
-    return hasattr(x, "dtype") and is_half(x.dtype)
+    dtype = getattr(x, "dtype", None)
+    return dtype is not None and dtype.itemsize == 2 and dtype.name in HALF
