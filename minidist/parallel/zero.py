@@ -49,6 +49,7 @@ flight on a slow network, and nothing saved."""
 class Rule(Protocol):
     """The optimiser, as far as it matters here: see `minidist.train.optimizer`."""
 
+    slots: tuple[str, ...]
     state: dict[Shard, dict[str, Array]]
 
     def prepare(self, shard: Shard, data: Array) -> None:

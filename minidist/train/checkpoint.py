@@ -1,24 +1,30 @@
-"""Saving a run in one file that is whole or absent, and reading it back with suspicion.
+"""Saving a run from all ranks, and going on from it on any number of ranks and at any ZeRO stage.
 
-    checkpoint.safetensors      weights/<name>   in the shape of the whole parameter
-                                m/<name>  v/<name>   what the optimiser keeps, likewise
-                                metadata: step, configuration, corpus, checksum of it all, as
-                                one JSON text, so that equal checkpoints are equal files
+    checkpoints/step-00000500/           complete: it has its final name
+        rank-00000.safetensors           the boxes that rank 0 answers for: weights, m, v
+        rank-00001.safetensors
+        manifest.json                    names, shapes, boxes, step, position, and every file's hash
+    checkpoints/step-00001000.new/       being written, or left by a crash
 
-One file, so that weights, optimiser and step can never come from different steps. There is no
-state of a random stream, of a data loader or of a learning-rate scheduler to save: all three are
-functions of the step. The format is safetensors (8 bytes of length, a JSON header, raw bytes),
-which every framework reads. Loading it runs no code; loading a pickle does.
+Each element is written by one rank and no rank gathers anything. Then the ranks tell each other
+whether they could write; rank 0 writes the manifest and gives the folder its final name, one step
+for the file system; only then the checkpoint before is removed. Whenever a run is killed, there is
+the old checkpoint or the new one.
 
-Real systems write a file per rank, in the background, and agree on a set. The rules for one file
-stay: write beside it, flush to the disk, rename; check before use.
+A reader asks which saved boxes meet the boxes it wants, and reads these parts only. Before that all
+files are compared with their hashes, each by one rank; a file that does not fit is named on all of
+them. Weights are saved as the optimiser keeps them: the float32 masters of half types.
+
+There is no state of a random stream, of a data loader or of a learning-rate scheduler to save: all
+three are functions of the step. PyTorch's Distributed Checkpoint has the same two parts, boxes and
+a metadata file; Megatron-LM's older format is one file per rank of a fixed cut.
 """
 
-import json
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,95 +32,190 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from minidist.arrays import to_host
+from minidist.comm import Comm
 from minidist.errors import CheckpointError
 from minidist.files import replace_file
-from minidist.parallel.data import DataParallel
-from minidist.train.optimizer import Optimizer, state_of
+from minidist.ops.half import named
+from minidist.parallel.zero import Zero
+from minidist.train.boxes import boxes_of, common, inside, size
+from minidist.train.folder import together
+from minidist.train.manifest import Manifest, Piece, read_manifest
 
-Tensors = dict[str, NDArray[Any]]
-
-CHECKSUM = "sha256"
-NOTES = "minidist"
-
-
-class Checkpoint(NamedTuple):
-    """The contents of a checkpoint file."""
-
-    step: int
-    """Updates done."""
-    tensors: Tensors
-    about: dict[str, str]
-    """What the caller saved as text: configuration, corpus."""
-
-
-def snapshot(sync: DataParallel, optimizer: Optimizer) -> Tensors:
-    """Return weights and optimiser state by name, as host arrays. Every rank holds the same."""
-    tensors = {f"weights/{p.name}": to_host(p.data) for p in sync.parameters()}
-    for shard, data, _ in sync.shards():
-        for slot, value in state_of(optimizer, shard, data).items():
-            p = shard.parameter
-            tensors[f"{slot}/{p.name}"] = to_host(value).reshape(p.local)
-    return tensors
-
-
-def restore(tensors: Tensors, sync: DataParallel, optimizer: Optimizer) -> None:
-    """Put what `snapshot` returned in place. Raises CheckpointError if it is of another model."""
-    wanted = snapshot(sync, optimizer)
-    check_same_shapes(tensors, wanted)
-    for p in sync.parameters():
-        p.data[...] = sync.xp.asarray(tensors[f"weights/{p.name}"])
-    for shard, data, _ in sync.shards():
-        for slot, value in state_of(optimizer, shard, data).items():
-            saved = tensors[f"{slot}/{shard.parameter.name}"]
-            value[...] = sync.xp.asarray(saved.reshape(value.shape))
-
-
-def check_same_shapes(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
-    """Raise CheckpointError, naming the first difference, unless names, shapes and dtypes agree."""
-    for name in sorted(found.keys() | wanted.keys()):
-        a, b = (
-            f"{t[name].shape} {t[name].dtype}" if name in t else "absent" for t in (found, wanted)
-        )
-        if a != b:
-            raise CheckpointError(
-                f"the saved tensor {name} is {a}, the model wants {b}: it was saved by another "
-                "configuration; use the config.toml beside it"
-            )
+MANIFEST = "manifest.json"
+NEW = ".new"
+BITS = {"bfloat16": np.dtype(np.uint16)}
+"""Types that NumPy's safetensors does not know are saved as their bits; the manifest knows."""
 
 
 def save_checkpoint(
-    path: Path, step: int, tensors: Tensors, about: Mapping[str, str] | None = None
-) -> None:
-    """Write a checkpoint; a crash at any moment leaves the one before. One rank calls it."""
-    notes = {**(about or {}), "step": str(step)}
-    notes[CHECKSUM] = _checksum(tensors, notes)
-    metadata = {NOTES: json.dumps(notes, sort_keys=True)}
-    whole = {name: np.asarray(tensor, order="C") for name, tensor in tensors.items()}
+    comm: Comm, folder: Path, sync: Zero, step: int, samples: int, about: dict[str, str]
+) -> Path:
+    """Write a checkpoint into `folder`, and return its own folder. All ranks call it.
+
+    Each rank writes what it answers for. Raises CheckpointError on all ranks if one could not; the
+    checkpoint before is untouched then.
+    """
+    final = folder / f"step-{step:08}"
+    new = final.with_name(final.name + NEW)
+    name = f"rank-{comm.rank:05}.safetensors"
+    if comm.rank == 0:
+        together(comm, lambda: _make(folder, new))
+    else:
+        together(comm, lambda: None)
+    pieces, digest = together(comm, lambda: _write(new / name, sync))
+    everyone = comm.gather_objects((pieces, name, digest))
+
+    def commit() -> None:
+        if comm.rank == 0:
+            manifest = Manifest(step, samples, comm.size, about, {n: d for _, n, d in everyone})
+            manifest.pieces = [p for part, _, _ in everyone for p in part]
+            manifest.check(new)
+            _commit(folder, new, final, manifest)
+
+    together(comm, commit)
+    return final
+
+
+def _make(folder: Path, new: Path) -> None:
+    """Make the folder of a save, after clearing what crashes have left."""
     try:
-        replace_file(path, save(whole, metadata))
+        for leftover in folder.glob(f"*{NEW}"):
+            shutil.rmtree(leftover)
+        new.mkdir(parents=True)
+    except OSError as error:
+        raise CheckpointError(f"cannot save to {new}: {error}") from error
+
+
+def _write(path: Path, sync: Zero) -> tuple[list[Piece], str]:
+    """Write this rank's file; return what is in it, and its hash."""
+    tensors: dict[str, NDArray[Any]] = {}
+    pieces = []
+    for slot, shard, values in sync.answers():
+        tensor, flat, start = f"{slot}/{shard.parameter.name}", to_host(values), 0
+        dtype = flat.dtype.name
+        bits = flat.view(BITS.get(dtype, flat.dtype))
+        for number, box in enumerate(boxes_of(shard)):
+            key, stop = f"{tensor}/{number}", start + size(box)
+            tensors[key] = bits[start:stop].reshape([b - a for a, b in box])
+            pieces.append(Piece(tensor, shard.parameter.shape, dtype, box, path.name, key))
+            start = stop
+    data = save(tensors)
+    try:
+        replace_file(path, data)
     except OSError as error:
         raise CheckpointError(f"cannot save {path}: {error}") from error
+    return pieces, sha256(data).hexdigest()
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint. Raises CheckpointError if it is missing, cut short or altered."""
+def _commit(folder: Path, new: Path, final: Path, manifest: Manifest) -> None:
+    """Make a written folder the checkpoint, and remove the others."""
+    try:
+        replace_file(new / MANIFEST, manifest.dump())
+        if final.exists():  # of the same step: its numbers are the same
+            shutil.rmtree(final)
+        new.rename(final)
+        for other in folder.iterdir():
+            if other != final and other.is_dir():
+                shutil.rmtree(other)
+    except OSError as error:
+        raise CheckpointError(f"cannot save to {final}: {error}") from error
+
+
+def newest(folder: Path) -> Path | None:
+    """Return the folder of the newest checkpoint that is complete; None if there is none."""
+    found = [p for p in folder.glob("step-*") if p.suffix != NEW and (p / MANIFEST).exists()]
+    return max(found, key=lambda p: int(p.name.removeprefix("step-")), default=None)
+
+
+def load_checkpoint(comm: Comm, path: Path, sync: Zero) -> Manifest:
+    """Take weights and optimiser state from a checkpoint's folder. All ranks call it.
+
+    Each rank reads the parts of files that meet what it keeps, and all files once between them to
+    compare hashes. Raises CheckpointError on all ranks if the checkpoint is damaged, or is of
+    another model; nothing is changed then.
+    """
+    manifest = together(comm, lambda: read_manifest(path / MANIFEST))
+
+    def examine() -> None:
+        manifest.check(path)
+        _must_fit(manifest, sync)
+        for number, (name, digest) in enumerate(sorted(manifest.files.items())):
+            if number % comm.size == comm.rank:
+                _verify(path / name, digest)
+
+    together(comm, examine)
+    together(comm, lambda: _take(path, manifest, sync))
+    return manifest
+
+
+def _verify(path: Path, digest: str) -> None:
+    try:
+        with path.open("rb") as file:
+            found = sha256()
+            while block := file.read(1 << 24):
+                found.update(block)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+    if found.hexdigest() != digest:
+        raise CheckpointError(f"{path} is damaged: its checksum does not fit; use another copy")
+
+
+def _must_fit(manifest: Manifest, sync: Zero) -> None:
+    """Raise CheckpointError, naming the first difference, unless it holds this model's tensors."""
+    found = {n: f"{list(p[0].shape)} {p[0].dtype}" for n, p in manifest.tensors().items()}
+    wanted = {}
+    for p in (p for p in sync.parameters() if p.size or p.box != tuple((0, n) for n in p.shape)):
+        dtype = sync.how.master if p.trainable else sync.how.dtype
+        for slot in ("weights", *(sync.optimizer.slots if p.trainable else ())):
+            wanted[f"{slot}/{p.name}"] = f"{list(p.shape)} {dtype.name}"
+    for name in sorted(found.keys() | wanted.keys()):
+        if found.get(name) != wanted.get(name):
+            raise CheckpointError(
+                f"the saved tensor {name} is {found.get(name, 'absent')}, the model wants "
+                f"{wanted.get(name, 'absent')}: it was saved by another configuration; use the "
+                "config.toml beside it"
+            )
+
+
+def _take(path: Path, manifest: Manifest, sync: Zero) -> None:
+    """Copy what this rank keeps out of the files."""
+    tensors = manifest.tensors()
+    for slot, shard, values in sync.kept():
+        start = 0
+        pieces = tensors[f"{slot}/{shard.parameter.name}"]
+        for box in boxes_of(shard):
+            stop = start + size(box)
+            part = read_box(path, pieces, box).reshape(stop - start)
+            values[start:stop] = sync.xp.asarray(part)
+            start = stop
+    sync.refresh()
+
+
+def read_box(path: Path, pieces: list[Piece], box: Any) -> NDArray[Any]:
+    """Return a box of a saved tensor, reading only the parts of files that meet it. Local."""
+    dtype = named(pieces[0].dtype)
+    result = np.empty([b - a for a, b in box], dtype)
+    for piece in pieces:
+        met = common(piece.box, box)
+        if met is not None:
+            part = _read(path / piece.file, piece.key, inside(met, piece.box))
+            result[inside(met, box)] = part.view(dtype) if part.dtype != dtype else part
+    return result
+
+
+def _read(path: Path, key: str, where: tuple[slice, ...]) -> NDArray[Any]:
     try:
         with safe_open(path, framework="np") as file:
-            about = json.loads((file.metadata() or {}).get(NOTES, "{}"))
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except FileNotFoundError as error:
-        raise CheckpointError(f"there is no checkpoint {path}: nothing was saved there") from error
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged or no checkpoint: {error}") from error
-    if type(about) is not dict or about.pop(CHECKSUM, None) != _checksum(tensors, about):
-        raise CheckpointError(f"{path} is damaged: its checksum does not fit; use another copy")
-    return Checkpoint(int(about.pop("step")), tensors, about)
+            if not where:
+                return np.asarray(file.get_tensor(key))
+            return np.ascontiguousarray(file.get_slice(key)[where])
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged: {error}") from error
 
 
-def _checksum(tensors: Tensors, notes: Mapping[str, str]) -> str:
-    """Over all that is read back: a flipped bit in the step is as bad as one in a weight."""
-    digest = sha256(repr(sorted(notes.items())).encode())
-    for name in sorted(tensors):
-        digest.update(f"{name} {tensors[name].dtype} {tensors[name].shape}".encode())
-        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
-    return digest.hexdigest()
+def whole_weights(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
+    """Yield the name and the values of each weight of a checkpoint. Local: one rank calls it."""
+    for name, pieces in sorted(read_manifest(path / MANIFEST).tensors().items()):
+        if name.startswith("weights/"):
+            box = tuple((0, n) for n in pieces[0].shape)
+            yield name.removeprefix("weights/"), read_box(path, pieces, box)

@@ -25,7 +25,7 @@ from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import read_text
 from minidist.train.folder import RunFolder, folder_of, together
 from minidist.train.generate import continuation
-from minidist.train.report import loss_report, traffic_report
+from minidist.train.report import loss_report
 from minidist.train.stop import StopRequest
 from minidist.train.trainer import Trainer
 
@@ -122,15 +122,19 @@ def prepare(comm: Comm, config: TrainConfig, layout: Layout, session: Session) -
         if not session.resume:
             folder.must_be_free()
         text = read_text(config.data)
-        trainer = Trainer(mesh, config, layout, session, folder, text, device.xp)
+        return Trainer(mesh, config, layout, session, folder, text, device.xp)
+
+    def is_to_do() -> None:
         if 0 < session.stop_after <= trainer.done or trainer.done == config.steps:
             raise ConfigError(
                 f"{folder.path} is at step {trainer.done} of {config.steps} already: --stop-after "
                 f"{session.stop_after or config.steps} is done"
             )
-        return trainer
 
     trainer = together(comm, build)
+    if session.resume:
+        trainer.resume()
+    together(comm, is_to_do)
     together(comm, trainer.open_folder)
     trainer.say(f"{trainer.text}")
     trainer.say(f"{count(comm)} on {device}, run {folder.path}")
@@ -155,7 +159,7 @@ def close(trainer: Trainer) -> None:
     """End a finished run: check the replicas, print a sample and the report. All ranks call it."""
     comm, text = trainer.comm, trainer.text
     digest = trainer.check_replicas()
-    traffic = traffic_report(comm, trainer.sync, trainer.done - trainer.first)
+    traffic = trainer.traffic()
     if comm.rank == 0:
         print(f"{count(comm)}, the same weights on each, sha256 {digest[:12]}\n")
         print(continuation(trainer.folder, PROMPT, tokens=300))

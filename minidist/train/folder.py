@@ -4,12 +4,13 @@
         config.toml             what is computed; `--resume` reads it
         layout.toml             how it lies on the ranks; flags may change it at `--resume`
         metrics.jsonl           one line per logged step
-        checkpoint.safetensors  weights, optimiser state and step: to go on from
+        checkpoints/            weights, optimiser state and step: to go on from
         model.safetensors       the weights alone: to use
         trace.json              one step as a timeline
 
-Rank 0 alone writes. What can go wrong before the first step (a missing file, a folder in use) is
-tried by every rank and told to all, so that either all start or all stop with the same sentence.
+Rank 0 alone writes, except checkpoints. What can go wrong before the first step (a missing file, a
+folder in use) is tried by every rank and told to all, so that either all start or all stop with the
+same sentence.
 """
 
 import time
@@ -33,13 +34,13 @@ class RunFolder:
         self.config = self.path / "config.toml"
         self.layout = self.path / "layout.toml"
         self.metrics = self.path / "metrics.jsonl"
-        self.checkpoint = self.path / "checkpoint.safetensors"
+        self.checkpoints = self.path / "checkpoints"
         self.model = self.path / "model.safetensors"
         self.trace = self.path / "trace.json"
 
     def must_be_free(self) -> None:
         """Raise ConfigError if a run is here, which a new one would destroy."""
-        if any(p.exists() for p in (self.config, self.checkpoint, self.model, self.metrics)):
+        if any(p.exists() for p in (self.config, self.checkpoints, self.model, self.metrics)):
             raise ConfigError(
                 f"{self.path} already holds a run: continue it with --resume {self.path}, or give "
                 "another --out"

@@ -15,11 +15,12 @@ import numpy as np
 from minidist.comm import run
 from minidist.device import Device, choose_device
 from minidist.nn import build_decoder
+from minidist.ops.half import down
 from minidist.options import resolve
-from minidist.train.checkpoint import check_same_shapes, load_checkpoint
 from minidist.train.config import TrainConfig
 from minidist.train.folder import RunFolder
 from minidist.train.sample import continue_text
+from minidist.train.weights import check_same_shapes, load_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -77,8 +78,8 @@ def load_decoder(config: TrainConfig, folder: RunFolder, xp: Any = np) -> list[A
     """Return a decoder that ends in logits, with the weights that the run has saved."""
     units = build_decoder(config.decoder())
     parameters = dict.fromkeys(p for unit in units for p in unit.parameters())
-    weights = load_checkpoint(folder.model).tensors
-    check_same_shapes(weights, {p.name: np.empty(p.local, config.dtype) for p in parameters})
+    weights, precision = load_weights(folder.model).tensors, config.precision()
+    check_same_shapes(weights, {p.name: np.empty(p.local, precision.master) for p in parameters})
     for p in parameters:
-        p.data = xp.asarray(weights[p.name])
+        p.data = xp.asarray(down(weights[p.name], precision.dtype))
     return units

@@ -1,16 +1,16 @@
 """The end of a run in words and numbers: how good the loss is, and what the gradients cost.
 
     loss on the validation bytes beside what simple predictors make of the same text
-    bytes that the gradients took beside 2(N-1)/N of their size
+    bytes that gradients and parameters took beside the formula of the ZeRO stage
 
 Both are measured here and now: the baselines from the text itself, the traffic from the counters of
 the communicator.
 """
 
 from math import log
+from typing import NamedTuple
 
-from minidist.comm import Comm
-from minidist.parallel.data import TRAFFIC, DataParallel
+from minidist.parallel.zero import Zero
 from minidist.train.baselines import Baseline, baselines
 from minidist.train.corpus import Corpus, Text
 
@@ -34,20 +34,69 @@ def _nats(value: float) -> str:
     return f"{value:.3f} ({value / log(2):.2f})"
 
 
-def traffic_report(comm: Comm, sync: DataParallel, steps: int) -> str:
-    """Return the gradients' traffic beside the formula. All ranks call it.
+class Sent(NamedTuple):
+    """Bytes that one rank sent in a sitting."""
+
+    gradients: int
+    parameters: int
+    """At stage 3 in training steps; at stages 1 and 2 all, since each update is gathered once."""
+
+
+class Turns(NamedTuple):
+    """How often things happened in a sitting."""
+
+    steps: int
+    skipped: int
+    micro_batches: int
+    resumed: bool
+
+
+def traffic_report(sync: Zero, sent: Sent, turns: Turns) -> str:
+    """Return what gradients and parameters took beside the formula. All ranks call it.
 
     Pieces of a bucket differ by one element where N does not divide it, and so do the ranks; the
-    sum over ranks is 2(N-1) times the bytes of the gradient, exactly.
+    sum over ranks is N - 1 times the bytes that travel, exactly.
     """
-    sent = comm.gather_objects(comm.traffic.by[TRAFFIC].bytes)
-    n, size = comm.size, sync.gradient_bytes
-    formula = 2 * (n - 1) * size * steps
-    verdict = "exactly" if sum(sent) == formula else f"NOT equal: measured {sum(sent):,}"
-    return (
-        f"gradients: {size:,} bytes, {steps} steps on {n} ranks\n"
-        f"  sent by all ranks   {sum(sent):,} bytes\n"
-        f"  2(N-1) x size       {formula:,} bytes, {verdict}\n"
-        f"  per rank and step   {sum(sent) / n / max(1, steps):,.0f} bytes, "
-        f"{2 * (n - 1) / n:.3f} of the gradient"
-    )
+    comm = sync.mesh.world
+    everyone = comm.gather_objects(sent)
+    lines = [
+        f"{turns.steps} steps of {turns.micro_batches} micro-batches, stage {sync.stage}, "
+        f"{comm.size} ranks; sent by all ranks"
+    ]
+    formulas = gradient_bytes(sync, turns), parameter_bytes(sync, turns)
+    for name, measured, formula in zip(
+        Sent._fields, zip(*everyone, strict=True), formulas, strict=True
+    ):
+        total, wanted = sum(measured), (comm.size - 1) * formula
+        verdict = "exactly" if total == wanted else f"NOT equal: measured {total:,}"
+        lines.append(f"  {name:12}{total:18,} bytes   formula {wanted:18,} bytes, {verdict}")
+    per_step = sum(map(sum, everyone)) / comm.size / max(1, turns.steps)
+    lines.append(f"  per rank and step {per_step:12,.0f} bytes")
+    return "\n".join(lines)
+
+
+def gradient_bytes(sync: Zero, turns: Turns) -> int:
+    """Return the bytes that were reduced or gathered: those that a rank sends, times N / (N - 1).
+
+    Per step 2 Psi at stage 0 (reduce-scatter and all-gather), Psi at stage 1, M Psi above.
+    """
+    times = {0: 2, 1: 1}.get(sync.stage, turns.micro_batches)
+    size = sum(b.layout.size for b in sync.buckets if b.trainable)
+    return times * turns.steps * size * int(sync.how.grad_dtype.itemsize)
+
+
+def parameter_bytes(sync: Zero, turns: Turns) -> int:
+    """Return the same of parameters: none at stage 0, Psi a step at 1 and 2, 2M Psi at 3.
+
+    At stages 1 and 2 a resumed run gathers once more, and a skipped step nothing. At stage 3 a
+    bucket is gathered for each of the units that use it.
+    """
+    element = int(sync.how.dtype.itemsize)
+    if sync.stage == 0:
+        return 0
+    if sync.stage == 3:
+        size = sum(b.layout.size * len(b.users) for b in sync.buckets)
+        return 2 * turns.micro_batches * turns.steps * size * element
+    whole = sum(b.layout.size for b in sync.buckets)
+    size = sum(b.layout.size for b in sync.buckets if b.trainable)
+    return ((turns.steps - turns.skipped) * size + turns.resumed * whole) * element

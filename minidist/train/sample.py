@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from minidist.arrays import to_host
 from minidist.errors import ConfigError
 from minidist.nn import At
+from minidist.ops.half import up
 from minidist.ops.random import uniform
 
 
@@ -47,7 +48,7 @@ def continue_text(
         for unit in units:
             x, _ = unit.forward(x, at)
         drawn = float(uniform(seed, "sample", number))
-        byte = choose(to_host(x[0, -1]), drawn, temperature, top_k)
+        byte = choose(to_host(up(x[0, -1])), drawn, temperature, top_k)
         text.append(byte)
         yield byte
 

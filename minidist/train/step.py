@@ -115,9 +115,9 @@ class Step:
         positions = xp.arange(self.corpus.length)
         return At(step, True, samples, positions, self.sync.poll, self._recomputed)
 
-    def _recomputed(self, context: Any) -> None:
+    def _recomputed(self, context: Any, kept: Any) -> None:
         """Book what backward has brought back; it is gone again at the end of its unit."""
-        nbytes = alive(context)
+        nbytes = alive(context, besides=kept)
         self.sync.ledger.take("activations", nbytes)
         self._again += nbytes
 

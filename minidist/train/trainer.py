@@ -9,6 +9,7 @@ the loop are functions of the step number and of what the ranks agreed on in the
 take the same ones.
 """
 
+import json
 import time
 from hashlib import sha256
 from math import isfinite
@@ -18,19 +19,23 @@ from minidist.arrays import to_host
 from minidist.comm import Comm
 from minidist.errors import CheckpointError, DivergedError, MismatchError
 from minidist.nn import build_decoder
+from minidist.ops.half import up
 from minidist.options import dump_toml
+from minidist.parallel.bucket import GRADIENTS, PARAMETERS
 from minidist.parallel.ledger import Ledger
 from minidist.parallel.mesh import Mesh
 from minidist.parallel.watch import UNSEEN
 from minidist.parallel.zero import Zero
 from minidist.train import metrics
-from minidist.train.checkpoint import load_checkpoint, restore, save_checkpoint, snapshot
+from minidist.train.checkpoint import load_checkpoint, newest, save_checkpoint, whole_weights
 from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import Corpus, Text
-from minidist.train.folder import RunFolder
+from minidist.train.folder import RunFolder, together
+from minidist.train.report import Sent, Turns, traffic_report
 from minidist.train.step import Outcome, Step, evaluate
 from minidist.train.stop import StopRequest
 from minidist.train.trace import start_trace, write_trace
+from minidist.train.weights import save_weights
 
 
 class Trainer:
@@ -73,25 +78,31 @@ class Trainer:
             micro_batches=layout.micro_batches,
             loss_scale=self.loss_scale,
         )
-        self.done = self._resume() if session.resume else 0
-        self.first = self.done
+        self.done = self.first = self.skipped = 0
+        self.in_steps = {GRADIENTS: 0, PARAMETERS: 0}
         self.val_loss: float | None = None
 
-    def _resume(self) -> int:
-        """Take weights, optimiser state and step from the run's checkpoint.
+    def resume(self) -> None:
+        """Take weights, optimiser state and step from the run's checkpoint. All ranks call it.
 
         A run that ended before its first save is started again: it computes the same.
         """
-        if not (self.folder.checkpoint.exists() or self.folder.model.exists()):
-            return 0
-        saved = load_checkpoint(self.folder.checkpoint)
+        path = newest(self.folder.checkpoints)
+        if path is None and self.folder.model.exists():
+            raise CheckpointError(
+                f"there is no checkpoint in {self.folder.checkpoints}, though the run has saved: "
+                "only its weights are left, in model.safetensors"
+            )
+        if path is None:
+            return
+        saved = load_checkpoint(self.comm, path, self.sync)
         if saved.about.get("corpus") != self.text.hash:
             raise CheckpointError(
                 f"{self.folder.path} was trained on another text than {self.text}: give back the "
                 "file that --data named"
             )
-        restore(saved.tensors, self.sync, self.optimizer)
-        return saved.step
+        self.loss_scale.restore(json.loads(saved.about["loss_scale"]))
+        self.done = self.first = saved.step
 
     @property
     def leader(self) -> bool:
@@ -136,7 +147,11 @@ class Trainer:
         """Do the next step; the second of a sitting is traced (the first one warms up)."""
         traced = min(self.first + 1, self.config.steps - 1)
         trace = start_trace(self.comm) if self.done == traced else None
+        before = {kind: self.comm.traffic.by[kind].bytes for kind in self.in_steps}
         outcome = self.step(self.done, trace or UNSEEN, stop)
+        for kind in self.in_steps:
+            self.in_steps[kind] += self.comm.traffic.by[kind].bytes - before[kind]
+        self.skipped += outcome.skipped
         if trace:
             write_trace(self.comm, trace, self.folder.trace)
         self.done += 1
@@ -154,22 +169,26 @@ class Trainer:
             metrics.append(self.folder.metrics, row)
 
     def save(self) -> None:
-        """Write the checkpoint and the weights. All ranks call it, rank 0 writes.
+        """Write the checkpoint, each rank its part, and the weights alone. All ranks call it.
 
-        Raises DivergedError on all ranks, and leaves the files as they are, if a weight is not
-        finite: nothing could go on from there.
+        The weights as one file take the whole model in the memory of rank 0's host; a model for
+        which that is too much is read from the checkpoint. Raises DivergedError on all ranks, and
+        leaves the files as they are, if a weight is not finite: nothing could go on from there.
         """
-        for bucket in self.sync.buckets:
-            self._must_be_finite(to_host(abs(bucket.data).sum()), f"weights of {bucket.name}")
-        if not self.leader:
-            return
-        tensors = snapshot(self.sync, self.optimizer)
+        together(self.comm, self._must_be_finite_here)
         about = {"corpus": self.text.hash, "config": dump_toml(self.config)}
-        save_checkpoint(self.folder.checkpoint, self.done, tensors, about)
-        weights = {
-            n.removeprefix("weights/"): t for n, t in tensors.items() if n.startswith("weights/")
-        }
-        save_checkpoint(self.folder.model, self.done, weights, about)
+        notes = {**about, "loss_scale": json.dumps(self.loss_scale.state())}
+        samples = self.done * self.config.batch
+        path = save_checkpoint(
+            self.comm, self.folder.checkpoints, self.sync, self.done, samples, notes
+        )
+        if self.leader:
+            save_weights(self.folder.model, self.done, dict(whole_weights(path)), about)
+
+    def _must_be_finite_here(self) -> None:
+        for slot, shard, values in self.sync.kept():
+            if slot == "weights":
+                self._must_be_finite(to_host(abs(up(values)).sum()), shard.parameter.name)
 
     def _must_be_finite(self, value: Any, what: str) -> None:
         if not isfinite(value):
@@ -177,6 +196,17 @@ class Trainer:
                 f"after step {self.done}: {what} not finite: training has diverged; lower --lr or "
                 "raise --warmup, or go on from the checkpoint before"
             )
+
+    def traffic(self) -> str:
+        """Return the report of what was sent beside the formula. All ranks call it.
+
+        Call it after `check_replicas`, which gathers what the last update has changed.
+        """
+        steps = self.done - self.first
+        turns = Turns(steps, self.skipped, self.layout.micro_batches, self.first > 0)
+        gathered = self.comm.traffic.by[PARAMETERS].bytes
+        parameters = self.in_steps[PARAMETERS] if self.sync.stage == 3 else gathered
+        return traffic_report(self.sync, Sent(self.in_steps[GRADIENTS], parameters), turns)
 
     def check_replicas(self) -> str:
         """Return the hash of the weights, or raise MismatchError. All ranks call it.
