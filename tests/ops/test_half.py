@@ -231,3 +231,4 @@ def test_on_a_device(dtype):
     total = xp.asarray(x)
     ops.accumulate(total, y)
     assert total.dtype == dtype
+    assert np.isnan(xp.empty(3, dtype).get().astype(np.float32)).all(), "garbage, as of other types"
