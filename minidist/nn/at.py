@@ -23,7 +23,8 @@ class At:
     ``samples`` (B,) are global sample numbers, ``positions`` (T,) global positions: integer arrays
     that live where the model's arrays live. ``train`` turns dropout on. Containers call
     ``progress`` between layers, so that messages under way advance while the layers compute. A
-    layer that computes activations again hands them to ``recomputed``, so that they are counted.
+    layer that computes activations again hands ``recomputed`` the new ctx and the one that it kept,
+    so that they are counted.
     """
 
     step: int
@@ -31,4 +32,4 @@ class At:
     samples: Array
     positions: Array
     progress: Callable[[], object] = nothing
-    recomputed: Callable[[Any], object] = nothing
+    recomputed: Callable[[Any, Any], object] = nothing

@@ -5,7 +5,7 @@
     attention                 all but q, k, v, o         everything
     unit                      the input of each block    everything
 
-A block keeps some seventeen times its input for backward. With "unit" only the inputs stay, and
+A block keeps some sixteen times its input for backward. With "unit" only the inputs stay, and
 backward runs the block's forward once more, a third more work in all. The results are the same to
 the last bit: dropout is a function of the step and the sample, so it falls on the same elements.
 
@@ -32,7 +32,12 @@ RECOMPUTE = ("none", "unit", "attention")
 
 @dataclass(frozen=True, eq=False)
 class Recompute(Layer):
-    """A layer whose ctx is its input. ``at.recomputed`` is told what backward brings back."""
+    """A layer whose ctx is its input and its place.
+
+    Backward runs forward again, at the same place, and hands ``at.recomputed`` what that brought
+    back and what was there before. With ``later``, only the weight gradients are deferred: forward
+    runs again at once, for the input gradient, and what weight gradients need stays until then.
+    """
 
     layer: Layer
 
@@ -43,5 +48,5 @@ class Recompute(Layer):
     def backward(self, ctx: Any, dy: Array, later: Later = None) -> Array:
         x, at = ctx
         _, inner = self.layer.forward(x, at)
-        at.recomputed(inner)
+        at.recomputed(inner, ctx)
         return self.layer.backward(inner, dy, later)
