@@ -202,7 +202,9 @@ class Namespace:
     def empty(shape: Any, dtype: Any = np.float64) -> FakeArray:
         """Return an array of garbage: NaN, or the largest integer."""
         x = np.empty(shape, dtype)
-        x.fill(np.nan if x.dtype.kind in "fV" else 1 if x.dtype.kind == "b" else np.iinfo(dtype).max)
+        x.fill(
+            np.nan if x.dtype.kind in "fV" else 1 if x.dtype.kind == "b" else np.iinfo(dtype).max
+        )
         return FakeArray(x)
 
     def empty_like(self, x: FakeArray, dtype: Any = None) -> FakeArray:

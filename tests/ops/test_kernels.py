@@ -129,6 +129,16 @@ def test_the_combination_of_two_pieces_has_the_same_bits(op, dtype, launched, mo
     assert len(launched) == 2
 
 
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_half_arrays_take_the_float32_kernels(dtype, launched, monkeypatch):
+    x, weight = X.astype(dtype), WEIGHT.astype(dtype)
+    monkeypatch.setenv("MINIDIST_EMULATE", "1")
+    y, r = ops.rms_norm(x, weight, 1e-5)
+    assert (y.dtype, r.dtype, launched) == (dtype, np.float32, ["rms_norm_row_per_warp"])
+    want, _ = ops.rms_norm(x.astype(np.float32), weight.astype(np.float32), 1e-5)
+    assert y.tobytes() == want.astype(dtype).tobytes()
+
+
 def test_what_the_kernels_cannot_do_is_left_to_the_array_code(launched, monkeypatch):
     monkeypatch.setenv("MINIDIST_EMULATE", "1")
     ops.rms_norm(X.astype(np.float64), WEIGHT.astype(np.float64), 1e-5)
