@@ -69,13 +69,11 @@ def flags() -> Iterator[tuple[str, str]]:
             yield flag, VALUES[field.name]
 
 
-def outcome(words: list[str], folder: Path) -> str:
+def outcome(parser: argparse.ArgumentParser, words: list[str], folder: Path) -> str:
     """Return "runs", or the name and the text of the error that refuses a command line.
 
     `folder` holds a run called RUN and a file called FILE.toml.
     """
-    parser = argparse.ArgumentParser()
-    command.configure(parser)
     places = {"RUN": str(folder / "RUN"), "FILE.toml": str(folder / "FILE.toml")}
     try:
         command.check(parser.parse_args([places.get(word, word) for word in words]))
@@ -94,12 +92,13 @@ def pairs() -> dict[tuple[str, str], str]:
     """Return the outcome of each pair of two different flags, written as on a command line."""
     found = {}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder, parser = Path(name), argparse.ArgumentParser()
+        command.configure(parser)
         prepare(folder)
         for one, two in combinations(flags(), 2):
             if one[0] != two[0]:
                 words = [word for word in (*one, *two) if word]
-                found[written(one), written(two)] = outcome(words, folder)
+                found[written(one), written(two)] = outcome(parser, words, folder)
     return found
 
 
