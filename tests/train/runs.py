@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from minidist import cli
 from minidist.train import metrics
-from minidist.train.checkpoint import load_checkpoint
+from minidist.train.checkpoint import MANIFEST, newest, read_box
+from minidist.train.manifest import read_manifest
+from minidist.train.weights import load_weights
 
 TINY = {
     "context": 8,
@@ -36,18 +38,37 @@ def rows(folder):
 
 
 def weights(folder):
-    return load_checkpoint(folder / "model.safetensors").tensors
+    return load_weights(folder / "model.safetensors").tensors
+
+
+def saved(folder):
+    """The manifest of the newest checkpoint of a run."""
+    return read_manifest(newest(folder / "checkpoints") / MANIFEST)
+
+
+def state(folder):
+    """Every saved tensor, whole, by slot and name: the same from any number of ranks."""
+    return {
+        name: read_box(
+            newest(folder / "checkpoints"), pieces, tuple((0, n) for n in pieces[0].shape)
+        )
+        for name, pieces in saved(folder).tensors().items()
+    }
 
 
 def same_run(a, b):
     """Bit for bit: everything that was logged and everything that was saved."""
     assert rows(a) == rows(b)
-    for name in ("model.safetensors", "checkpoint.safetensors"):
-        x, y = load_checkpoint(a / name), load_checkpoint(b / name)
-        assert (x.step, x.about) == (y.step, y.about)
-        assert {n: t.tobytes() for n, t in x.tensors.items()} == {
-            n: t.tobytes() for n, t in y.tensors.items()
-        }
+    x, y = (load_weights(folder / "model.safetensors") for folder in (a, b))
+    assert (x.step, x.about) == (y.step, y.about)
+    same_arrays(x.tensors, y.tensors)
+    same_arrays(state(a), state(b))
+    assert (saved(a).step, saved(a).about) == (saved(b).step, saved(b).about)
+
+
+def same_arrays(x, y):
+    """Bit for bit, by name."""
+    assert {n: t.tobytes() for n, t in x.items()} == {n: t.tobytes() for n, t in y.items()}
 
 
 def refused(capsys, status, words):

@@ -12,8 +12,7 @@ import pytest
 
 from minidist import processes
 from minidist.train import metrics
-from minidist.train.checkpoint import load_checkpoint
-from tests.train.runs import TINY, same_run, train
+from tests.train.runs import TINY, same_run, saved, train
 from tests.train.test_trace import check_trace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +74,7 @@ def test_ctrl_c_saves_and_the_run_goes_on_elsewhere(folder):
     os.kill(job.pid, signal.SIGINT)
     done = processes.finish(job, 60)
     assert done.returncode == 130, done.stderr
-    step = load_checkpoint(folder / "cut/checkpoint.safetensors").step
+    step = saved(folder / "cut").step
     assert f"stopped after step {step}; go on with --resume cut" in done.stdout
     assert train(resume="cut", in_process=2, stop_after=step + 2) == 0
     assert train(out="straight", in_process=2, steps=400, stop_after=step + 2) == 0

@@ -1,19 +1,20 @@
 """What `minidist train` refuses: one sentence, on all ranks alike, and nothing is lost."""
 
+import shutil
+
 import pytest
 
-from minidist.train.checkpoint import load_checkpoint
 from minidist.train.config import TrainConfig
-from tests.train.runs import refused, rows, same_run, train
+from tests.train.runs import refused, rows, same_run, saved, train
 
 pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_a_folder_in_use_is_not_overwritten(folder, capsys):
     assert train(out="r", stop_after=1) == 0
-    before = (folder / "r/checkpoint.safetensors").read_bytes()
+    before = saved(folder / "r")
     refused(capsys, train(out="r", in_process=3), "r already holds a run: .*--resume r")
-    assert (folder / "r/checkpoint.safetensors").read_bytes() == before
+    assert saved(folder / "r") == before
 
 
 def test_a_missing_run_is_refused(capsys):
@@ -22,14 +23,14 @@ def test_a_missing_run_is_refused(capsys):
 
 def test_a_run_that_saved_nothing_is_refused(folder, capsys):
     assert train(out="r", stop_after=1) == 0
-    (folder / "r/checkpoint.safetensors").unlink()
+    shutil.rmtree(folder / "r/checkpoints")
     refused(capsys, train(resume="r", in_process=2), "there is no checkpoint")
 
 
 def test_a_run_that_ended_before_its_first_save_starts_again(folder, capsys):
     assert train(out="straight", in_process=2) == 0
     assert train(out="r", in_process=2, stop_after=3) == 0
-    (folder / "r/checkpoint.safetensors").unlink()
+    shutil.rmtree(folder / "r/checkpoints")
     (folder / "r/model.safetensors").unlink()
     assert train(resume="r", in_process=2) == 0
     same_run(folder / "straight", folder / "r")
@@ -38,7 +39,9 @@ def test_a_run_that_ended_before_its_first_save_starts_again(folder, capsys):
 def test_equal_runs_are_equal_files(folder):
     assert train(out="a", stop_after=2) == 0
     assert train(out="b", stop_after=2) == 0
-    for name in ("checkpoint.safetensors", "model.safetensors"):
+    names = [str(p.relative_to(folder / "a")) for p in (folder / "a").rglob("*.safetensors")]
+    assert sorted(names)[0] == "checkpoints/step-00000002/rank-00000.safetensors"
+    for name in [*names, "checkpoints/step-00000002/manifest.json"]:
         assert (folder / "a" / name).read_bytes() == (folder / "b" / name).read_bytes()
 
 
@@ -55,7 +58,7 @@ def test_a_run_that_diverges_says_so_once_and_keeps_what_was_saved(
     assert told.count("minidist train: ") == 1
     assert "after step 4: " in told
     assert "training has diverged; lower --lr" in told
-    assert load_checkpoint(folder / "r/checkpoint.safetensors").step == 3
+    assert saved(folder / "r").step == 3
     assert "NaN" not in (folder / "r/metrics.jsonl").read_text()
 
 
@@ -76,9 +79,9 @@ def test_what_is_done_already_is_refused(folder, capsys):
 
 def test_a_checkpoint_cut_short_is_refused(folder, capsys):
     assert train(out="r", stop_after=1) == 0
-    path = folder / "r/checkpoint.safetensors"
+    path = folder / "r/checkpoints/step-00000001/rank-00000.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    refused(capsys, train(resume="r", in_process=3), "checkpoint.safetensors is damaged")
+    refused(capsys, train(resume="r", in_process=3), "rank-00000.safetensors is damaged")
 
 
 def test_another_configuration_is_refused(folder, capsys):
@@ -91,7 +94,7 @@ def test_a_checkpoint_of_another_model_is_refused(folder, capsys):
     assert train(out="r", stop_after=1) == 0
     path = folder / "r/config.toml"
     path.write_text(path.read_text().replace("width = 8", "width = 16"))
-    refused(capsys, train(resume="r", in_process=2), r"the model wants \(8, 16\)")
+    refused(capsys, train(resume="r", in_process=2), r"the model wants \[8, 16\]")
 
 
 def test_another_text_is_refused(folder, capsys):

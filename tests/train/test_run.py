@@ -28,7 +28,8 @@ def test_a_run_leaves_its_files_and_tells_its_story(folder, capsys):
     assert {p.name for p in (folder / "r").iterdir()} == {
         "config.toml",
         "metrics.jsonl",
-        "checkpoint.safetensors",
+        "layout.toml",
+        "checkpoints",
         "model.safetensors",
         "trace.json",
     }
