@@ -53,7 +53,7 @@ class ParameterByParameter:
     """
 
     def __init__(self, units: Sequence[Unit], mesh: Mesh, dtype: Any, xp: Any = np) -> None:
-        self.comm = mesh.comm(*DATA)
+        self.comm, self.xp = mesh.comm(*DATA), xp
         self._parameters = list(dict.fromkeys(p for unit in units for p in unit.parameters()))
         allocate(self._parameters, dtype, xp, gradients=True)
 

@@ -11,7 +11,9 @@ from minidist.bounds import bounds
 from minidist.comm import Link, run
 from minidist.errors import ConfigError, StepError
 from minidist.nn import Parameter
-from minidist.parallel.data import TRAFFIC, DataParallel
+from minidist.parallel.bucket import GRADIENTS
+from minidist.parallel.data import DataParallel, ParameterByParameter
+from minidist.parallel.mesh import Mesh
 from minidist.testing import fake_device
 from minidist.testing.mutants import mutate
 
@@ -67,7 +69,7 @@ def one_step(comm, sync, units, rounds=1):
 def check_sums(comm, make=toy, kind=DataParallel, rounds=1, steps=2):
     """Every rank holds the sum over ranks, users and rounds, after each of several steps."""
     units = make()
-    sync = kind(units, comm, np.float64)
+    sync = kind(units, Mesh(comm), np.float64)
     users = [p for unit in units for p in unit.parameters()]
     for _ in range(steps):
         one_step(comm, sync, units, rounds)
@@ -85,18 +87,18 @@ def test_gradients_are_the_sum_over_ranks_users_and_micro_batches(ranks, rounds,
 
 MUTANTS = {
     "a tied table is reduced when its first user reports": (
-        "if b.reported == b.users:",
-        "if len(b.reported) == 1:",
+        "final = finished == b.users",
+        "final = len(finished) == 1",
     ),
     "the first micro-batch is reduced, the last is not": (
-        "if not last:",
-        "if any(b.ring for b in self._of[unit]):",
+        "final = finished == b.users",
+        "final = not b.ring and len(reported) == 1 and not last",
     ),
-    "gradients are not cleared": ("b.grad[...] = 0", "pass"),
+    "gradients are not cleared": ("b.begin()", "b.ring = None"),
     "the rings are not waited for": ("wait_all([b.ring", "list([b.ring"),
     "a bucket is forgotten": (
         "b for b in self.buckets if b.trainable",
-        "b for b in self.buckets[1:]",
+        "b for b in self.buckets[1:] if b.trainable",
     ),
 }
 
@@ -113,7 +115,7 @@ def test_accumulation_reduces_the_sum_of_all_micro_batches():
 
     def program(comm):
         p = vector("w 0", 1)
-        sync = DataParallel([Unit(p)], comm, np.float64)
+        sync = DataParallel([Unit(p)], Mesh(comm), np.float64)
         sync.begin()
         for value, last in zip([[1, 3], [5, 9]][comm.rank], [False, True], strict=True):
             p.accumulate(np.array([float(value)]))
@@ -126,22 +128,22 @@ def test_accumulation_reduces_the_sum_of_all_micro_batches():
 
 def test_a_bucket_is_the_parameters_with_the_same_users():
     units = toy()
-    (sync,) = run(lambda comm: DataParallel(units, comm, np.float64), ranks=1)
-    names = [sorted(p.name for p in b.parameters) for b in sync.buckets]
-    assert names == [["tied 0"], ["a 2", "empty 3"], ["frozen 1"], ["one 4"], ["matrix 5"]]
-    assert [b.name for b in sync.buckets] == ["unit 0+3", "unit 1", "unit 1", "unit 2", "unit 3"]
+    (sync,) = run(lambda comm: DataParallel(units, Mesh(comm), np.float64), ranks=1)
+    names = [sorted(p.name for p in b.layout.parameters) for b in sync.buckets]
+    assert names == [["a 2", "empty 3"], ["one 4"], ["matrix 5"], ["tied 0"], ["frozen 1"]]
+    assert [b.name for b in sync.buckets] == ["unit 1", "unit 2", "unit 3", "unit 0+3", "unit 1"]
 
 
 def test_every_parameter_lies_in_one_bucket_and_views_it():
     """Sizes of all buckets add up to the model; a write to the buffer is seen by the layer."""
     units = toy()
-    (sync,) = run(lambda comm: DataParallel(units, comm, np.float32), ranks=1)
+    (sync,) = run(lambda comm: DataParallel(units, Mesh(comm), np.float32), ranks=1)
     every = {p.name: p for unit in units for p in unit.parameters()}
     assert sorted(p.name for p in sync.parameters()) == sorted(every)
-    assert sum(b.data.size for b in sync.buckets) == sum(p.size for p in every.values())
+    assert sum(b.stored.size for b in sync.buckets) == sum(p.size for p in every.values())
     for number, bucket in enumerate(sync.buckets):
-        bucket.data[...] = number
-        for p in bucket.parameters:
+        bucket.stored[...] = number
+        for p in bucket.layout.parameters:
             assert np.all(p.data == number)
             assert p.data.dtype == np.float32
             assert p.trainable == (p.grad is not None)
@@ -149,7 +151,7 @@ def test_every_parameter_lies_in_one_bucket_and_views_it():
 
 def test_first_values_are_the_same_on_all_ranks_and_in_all_groupings():
     def values(comm, units):
-        sync = DataParallel(units(), comm, np.float64)
+        sync = DataParallel(units(), Mesh(comm), np.float64)
         return {p.name: p.data.copy() for p in sync.parameters()}
 
     def flat():
@@ -182,7 +184,7 @@ def test_a_slow_network_changes_no_bit():
         rng = np.random.default_rng(comm.rank)
         sizes = (64, 5, 33, 128, 1, 70)
         units = [Unit(vector(f"p {i}", n)) for i, n in enumerate(sizes)]
-        sync = DataParallel(units, comm, np.float32)
+        sync = DataParallel(units, Mesh(comm), np.float32)
         result = []
         for _ in range(3):
             sync.begin()
@@ -209,14 +211,14 @@ def test_traffic_is_what_the_formula_says(ranks):
 
     def program(comm):
         sync = check_sums(comm, steps=1)
-        return comm.traffic.by[TRAFFIC].bytes, comm.traffic.by[TRAFFIC].messages, sync
+        return comm.traffic.by[GRADIENTS].bytes, comm.traffic.by[GRADIENTS].messages, sync
 
     results = run(program, ranks=ranks)
-    size = results[0][2].gradient_bytes
+    size = sum(b.grad.nbytes for b in results[0][2].buckets if b.trainable)
     assert size == 8 * (7 + 5 + 0 + 1 + 15)
     assert sum(sent for sent, _, _ in results) == 2 * (ranks - 1) * size
     for rank, (sent, messages, sync) in enumerate(results):
-        sizes = [b.grad.size for b in sync.buckets if b.trainable]
+        sizes = [b.layout.size for b in sync.buckets if b.trainable]
         pieces = [np.diff(bounds(n, ranks)) for n in sizes]
         want = sum(
             2 * n - p[rank] - p[(rank + 1) % ranks] for n, p in zip(sizes, pieces, strict=True)
@@ -228,8 +230,8 @@ def test_traffic_is_what_the_formula_says(ranks):
 def test_traffic_is_equal_where_ranks_divide_the_bucket():
     def program(comm):
         units = [Unit(vector("w 0", 12 * 35))]
-        one_step(comm, DataParallel(units, comm, np.float64), units)
-        return comm.traffic.by[TRAFFIC].bytes
+        one_step(comm, DataParallel(units, Mesh(comm), np.float64), units)
+        return comm.traffic.by[GRADIENTS].bytes
 
     for n in (2, 3, 4, 5):
         assert run(program, ranks=n) == [2 * (n - 1) * 12 * 35 * 8 // n] * n
@@ -238,7 +240,7 @@ def test_traffic_is_equal_where_ranks_divide_the_bucket():
 def norm_and_clip(comm, values, limit, kind=DataParallel):
     """The gradient of each tensor on rank 0, zero elsewhere; then clipping as the step does it."""
     units = [Unit(vector(f"w {i}", len(v))) for i, v in enumerate(values)]
-    sync = kind(units, comm, np.float64)
+    sync = kind(units, Mesh(comm), np.float64)
     sync.begin()
     for index, v in enumerate(values):
         (p,) = units[index].parameters()
@@ -246,8 +248,7 @@ def norm_and_clip(comm, values, limit, kind=DataParallel):
         sync.ready(index)
     sync.finish()
     norm = sum(comm.gather_objects(sync.squares())) ** 0.5
-    sync.scale(limit / norm)
-    return norm, [p.grad.tolist() for u in units for p in u.parameters()]
+    return norm, [(p.grad * (limit / norm)).tolist() for u in units for p in u.parameters()]
 
 
 def check_norm(kind=DataParallel):
@@ -268,7 +269,7 @@ def test_the_norm_is_over_all_parameters_and_all_ranks():
 
 def test_a_norm_of_the_whole_buffer_on_every_rank_is_seen():
     with pytest.raises(AssertionError):
-        check_norm(mutate(DataParallel, "b.piece(self.comm)", "b.grad"))
+        check_norm(mutate(DataParallel, "sum_of_squares(b.sum)", "sum_of_squares(b.grad)"))
 
 
 def test_a_tied_table_counts_once_in_the_norm():
@@ -276,7 +277,7 @@ def test_a_tied_table_counts_once_in_the_norm():
 
     def program(comm):
         p = vector("tied 0", 2)
-        sync = DataParallel([Unit(p), Unit(p)], comm, np.float64)
+        sync = DataParallel([Unit(p), Unit(p)], Mesh(comm), np.float64)
         sync.begin()
         p.accumulate(np.array([3.0, 4.0]) / comm.size)
         sync.ready(1)
@@ -293,7 +294,7 @@ def test_a_parameter_used_on_one_rank_only_and_one_used_by_none():
 
     def program(comm):
         units = [Unit(vector("some 0", 1)), Unit(vector("none 1", 2))]
-        sync = DataParallel(units, comm, np.float64)
+        sync = DataParallel(units, Mesh(comm), np.float64)
         sync.begin()
         if comm.rank == 0:
             units[0].own[0].accumulate(np.array([2.0]))
@@ -310,23 +311,21 @@ def test_a_parameter_used_on_one_rank_only_and_one_used_by_none():
 def test_it_runs_on_a_device_that_refuses_host_functions(seed):
     def program(comm):
         units = toy()
-        sync = DataParallel(units, comm, np.float32, fake_device.xp)
+        sync = DataParallel(units, Mesh(comm), np.float32, fake_device.xp)
         one_step(comm, sync, units)
-        sync.scale(0.5)
         norm = sum(comm.gather_objects(sync.squares()))
         return norm, {p.name: p.grad.get() for p in sync.parameters() if p.trainable}
 
     def plain(comm):
         units = toy()
-        sync = DataParallel(units, comm, np.float32)
+        sync = DataParallel(units, Mesh(comm), np.float32)
         one_step(comm, sync, units)
-        sync.scale(0.5)
         return sum(comm.gather_objects(sync.squares()))
 
     results = run(program, ranks=3, seed=seed)
     assert [norm for norm, _ in results] == run(plain, ranks=3)
     for _, grads in results:
-        assert np.array_equal(grads["tied 0"], total(3, vector("tied 0", 7)))
+        assert np.array_equal(grads["tied 0"], 2 * total(3, vector("tied 0", 7)))
 
 
 # --- the rings run while units compute ----------------------------------------------------------
@@ -335,7 +334,7 @@ def test_it_runs_on_a_device_that_refuses_host_functions(seed):
 def seconds(comm, kind, polls):
     """Virtual seconds of the backward pass of eight units, each of which computes 1 s."""
     units = [Unit(vector(f"p {i}", 1000)) for i in range(8)]
-    sync = kind(units, comm, np.float64)
+    sync = kind(units, Mesh(comm), np.float64)
     comm.barrier()
     start = comm.time
     sync.begin()
@@ -360,6 +359,11 @@ def test_communication_hides_behind_computation():
     assert hidden_share(polls=16) > hidden_share(polls=1) > 0.3
 
 
+def test_parameter_by_parameter_has_the_same_sums_and_hides_nothing():
+    run(check_sums, toy, ParameterByParameter, 2, ranks=3)
+    assert hidden_share(ParameterByParameter) < 0.05
+
+
 def test_a_ring_that_starts_after_the_last_unit_hides_nothing():
     """The lesson's mutant: right sums, no overlap."""
     late = type("Late", (DataParallel,), {"ready": ready_at_the_end})
@@ -379,10 +383,8 @@ def ready_at_the_end(self, unit, last=True):
 def test_a_step_out_of_order_is_an_error():
     def program(comm):
         units = toy()
-        sync = DataParallel(units, comm, np.float64)
-        with pytest.raises(
-            StepError, match=r"rank 0: finish\(\) before ready\(\) of unit \[0, 3\]"
-        ):
+        sync = DataParallel(units, Mesh(comm), np.float64)
+        with pytest.raises(StepError, match=r"rank 0: finish\(\) before ready\(\) of unit \[1\]"):
             sync.finish()
         sync.begin()
         sync.ready(2)
@@ -395,7 +397,7 @@ def test_a_step_out_of_order_is_an_error():
 def test_a_new_step_waits_for_the_old_one():
     def program(comm):
         units = toy()
-        sync = DataParallel(units, comm, np.float64)
+        sync = DataParallel(units, Mesh(comm), np.float64)
         sync.begin()
         sync.ready(1)
         if comm.rank == 0:
@@ -409,4 +411,4 @@ def test_a_new_step_waits_for_the_old_one():
 def test_two_parameters_of_one_name_are_refused():
     units = [Unit(vector("w 0", 2)), Unit(vector("w 0", 3))]
     with pytest.raises(ConfigError, match="two parameters are called w 0"):
-        run(lambda comm: DataParallel(units, comm, np.float64), ranks=1)
+        run(lambda comm: DataParallel(units, Mesh(comm), np.float64), ranks=1)

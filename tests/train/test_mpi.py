@@ -21,7 +21,7 @@ EQUAL_TO_PLAIN = """
 import json
 import numpy as np
 from minidist.comm import world
-from minidist.parallel.data import TRAFFIC
+from minidist.parallel.bucket import GRADIENTS
 from tests.train import plain
 from tests.train.test_step import CLOSE, WITNESSES, train
 
@@ -36,7 +36,7 @@ for case, _ in WITNESSES:
     size += case.steps * sum(g.nbytes for g in grads.values())
     everyone = comm.gather_objects(b"".join(w[name].tobytes() for name in sorted(w)))
     assert len(set(everyone)) == 1, "weights differ by rank"
-sent = comm.gather_objects(comm.traffic.by[TRAFFIC].bytes)
+sent = comm.gather_objects(comm.traffic.by[GRADIENTS].bytes)
 if comm.rank == 0:
     print(json.dumps({"sent": sum(sent), "formula": 2 * (comm.size - 1) * size}))
 """

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from minidist.comm import run
 from minidist.nn import Parameter, Shard
-from minidist.parallel.data import DataParallel
+from minidist.parallel.mesh import Mesh
+from minidist.parallel.zero import Zero
 from minidist.testing import fake_device
 from minidist.testing.mutants import mutate
 from minidist.train import optimizer
-from minidist.train.optimizer import SGD, AdamW, state_of
+from minidist.train.optimizer import SGD, AdamW
 
 MATRIX, VECTOR = Parameter("matrix", (4, 5)), Parameter("norm", (5,))
 
@@ -86,7 +87,7 @@ def test_decay_by_the_shape_of_the_piece_is_seen():
     ("old", "new"),
     [
         ("*self.betas", "*self.betas[::-1]"),
-        ("state_of(self, shard, data)", "state_of(AdamW(), shard, data)"),
+        ("kept = state_of(self, shard, data)", "kept = state_of(AdamW(), shard, data)"),
         ("decay, step)", "decay, 1)"),
     ],
 )
@@ -118,9 +119,9 @@ def test_memory_of_training_in_float32_is_16_bytes_a_parameter():
 
     def program(comm):
         units = [type("Unit", (), {"parameters": lambda self: [MATRIX, VECTOR]})()]
-        sync, rule = DataParallel(units, comm, np.float32), AdamW()
-        kept = [a for shard, data, _ in sync.shards() for a in state_of(rule, shard, data).values()]
-        buffers = [a for b in sync.buckets for a in (b.data, b.grad)]
+        sync = Zero(units, AdamW(), Mesh(comm), dtype=np.float32)
+        kept = [a for slot, _, a in sync.kept() if slot != "weights"]
+        buffers = [a for b in sync.buckets for a in (b.stored, b.grad)]
         return sum(a.nbytes for a in kept + buffers)
 
     assert run(program, ranks=2) == [16 * (20 + 5)] * 2

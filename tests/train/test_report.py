@@ -1,4 +1,4 @@
-"""The yardsticks: what simple predictors make of a text, and what the gradients cost."""
+"""The yardsticks: what simple predictors make of a text, and what a step sends."""
 
 from collections import Counter
 from itertools import pairwise
@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 from minidist.comm import run
-from minidist.nn import Parameter
-from minidist.parallel.data import DataParallel
+from minidist.nn import At, Parameter
+from minidist.parallel.bucket import GRADIENTS, PARAMETERS
+from minidist.parallel.mesh import Mesh
+from minidist.parallel.zero import Zero
 from minidist.testing.mutants import mutate
 from minidist.train import baselines as module
 from minidist.train.baselines import baselines
 from minidist.train.corpus import Corpus, Text, read_text
-from minidist.train.report import loss_report, traffic_report
+from minidist.train.optimizer import SGD
+from minidist.train.report import Sent, Turns, loss_report, parameter_bytes, traffic_report
 
 
 def by_name(rows):
@@ -100,20 +103,61 @@ def test_the_loss_stands_in_its_place():
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3, 4])
-def test_traffic_is_measured_beside_the_formula(ranks):
-    def program(comm, lost):
-        parameter = Parameter("w", (10,), init=1.0)
-        unit = type("Unit", (), {"parameters": lambda self: [parameter]})()
-        sync = DataParallel([unit], comm, np.float64)
-        for _ in range(3):
-            sync.begin()
-            sync.ready(0)
-            sync.finish()
-        comm.traffic.by["gradients"].bytes -= lost
-        return traffic_report(comm, sync, 3)
+@pytest.mark.parametrize("stage", range(4))
+def test_traffic_is_measured_beside_the_formula(ranks, stage):
+    """A tied table of 10 elements and a matrix of 6; three steps of two micro-batches."""
 
+    def program(comm, lost):
+        own = [Parameter("w", (10,), init=1.0), Parameter("m", (2, 3), init=1.0)]
+        units = [Stub(own[:1]), Stub(own)]
+        sync = Zero(units, SGD(), Mesh(comm), stage, dtype=np.float64)
+        at = At(0, True, np.arange(1), np.arange(1))
+        for number in range(3):
+            sync.begin()
+            for last in (False, True):
+                for unit in sync.units:
+                    unit.forward(1.0, at)
+                for index in (1, 0):
+                    sync.units[index].backward(None, 1.0)
+                    sync.ready(index, last)
+            sync.finish()
+            sync.update(0.1, number + 1)
+        if stage in (1, 2):
+            list(sync.gathered())
+        by = comm.traffic.by
+        sent = Sent(by[GRADIENTS].bytes - lost, by[PARAMETERS].bytes)
+        return traffic_report(sync, sent, Turns(3, 0, 2, False))
+
+    gradients = {0: 2 * 3, 1: 3, 2: 2 * 3, 3: 2 * 3}[stage] * 16 * 8 * (ranks - 1)
+    parameters = {0: 0, 1: 3 * 16, 2: 3 * 16, 3: 12 * (2 * 10 + 6)}[stage] * 8 * (ranks - 1)
     text = run(program, 0, ranks=ranks)[0]
-    assert f"gradients: 80 bytes, 3 steps on {ranks} ranks" in text
-    assert f"{480 * (ranks - 1):,} bytes, exactly" in text
-    assert f"{2 * (ranks - 1) / ranks:.3f} of the gradient" in text
+    assert text.count("exactly") == 2
+    for number in (gradients, parameters):
+        assert f"formula {number:18,} bytes, exactly" in text
     assert "NOT equal" in run(program, 8, ranks=ranks)[0]
+
+
+class Stub:
+    """A unit that owns parameters and computes nothing."""
+
+    def __init__(self, own):
+        self.own = own
+
+    def parameters(self):
+        return self.own
+
+    def forward(self, x, at):
+        return x, None
+
+    def backward(self, ctx, dy, later=None):
+        for p in self.own:
+            p.accumulate(np.ones(p.local))
+        return dy
+
+
+def test_a_resumed_run_gathers_once_more_and_a_skipped_step_nothing():
+    def program(comm):
+        sync = Zero([Stub([Parameter("w", (10,))])], SGD(), Mesh(comm), 1, dtype=np.float64)
+        return parameter_bytes(sync, Turns(5, 2, 1, True))
+
+    assert run(program, ranks=2) == [(5 - 2 + 1) * 80] * 2

@@ -15,7 +15,7 @@ from minidist.comm import run
 from minidist.errors import ConfigError, MismatchError
 from minidist.testing.mutants import mutate
 from minidist.train import command, trainer
-from minidist.train.config import Session, TrainConfig
+from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.folder import together
 from minidist.train.stop import StopRequest
 from tests.train.runs import TINY, rows, train, weights
@@ -43,9 +43,10 @@ def test_a_run_leaves_its_files_and_tells_its_story(folder, capsys):
     out = capsys.readouterr().out
     assert out.startswith("corpus text.txt  900 bytes  sha256 ")
     said = out.splitlines()
-    assert said[2].split() == ["rank", "host", "process", "device"]
-    assert [line.split()[0] for line in said[3:6]] == ["0", "1", "2"]
-    assert len({len(line) for line in said[6:13]}) == 1, "columns are fixed"
+    assert said[2] == "mesh dp 3"
+    assert said[3].split() == ["rank", "dp", "host", "and", "device"]
+    assert [line.split()[:2] for line in said[4:7]] == [["0", "0"], ["1", "1"], ["2", "2"]]
+    assert len({len(line) for line in said[7:14]}) == 1, "columns are fixed"
     for words in ("3 ranks, the same weights on each", "ROMEO:", "xz", "bytes, exactly"):
         assert words in out
 
@@ -93,7 +94,8 @@ def test_training_needs_no_mpi(folder):
 
 
 def sit_with_own_seed(comm, sit, config, stop):
-    return sit(comm, replace(config, seed=10 + comm.rank), Session(out="r"), stop)
+    own = replace(config, seed=10 + comm.rank)
+    return sit(comm, own, Layout(), Session(out="r"), stop)
 
 
 def test_ranks_that_were_given_other_seeds_take_that_of_rank_0(folder):
@@ -104,7 +106,8 @@ def test_ranks_that_were_given_other_seeds_take_that_of_rank_0(folder):
 
 
 def test_ranks_that_start_differently_are_seen(folder):
-    broken = mutate(command.sit, "comm.bcast_object((config, session))", "config, session")
+    agreed = "comm.bcast_object((config, layout, session))"
+    broken = mutate(command.sit, agreed, "config, layout, session")
     with StopRequest() as stop, pytest.raises(MismatchError, match=r"ranks \[1, 2\]|ranks \[0, "):
         run(sit_with_own_seed, broken, TrainConfig(**TINY, data="text.txt"), stop, ranks=3)
 

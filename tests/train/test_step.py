@@ -1,6 +1,7 @@
 """A training step on any number of ranks is the step of one process on the whole batch."""
 
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -12,6 +13,9 @@ from minidist.comm import run
 from minidist.errors import DivergedError, MinidistError
 from minidist.nn import DecoderConfig, Parameter, build_decoder
 from minidist.parallel.data import DataParallel
+from minidist.parallel.mesh import Mesh
+from minidist.parallel.watch import UNSEEN
+from minidist.parallel.zero import Zero
 from minidist.testing import fake_device
 from minidist.testing.mutants import mutate
 from minidist.train.corpus import Corpus, Text
@@ -23,19 +27,28 @@ from tests.train.plain import Case, ToyCorpus
 CLOSE = {"rtol": 1e-10, "atol": 1e-10}
 
 
-def train(comm, case, step_kind=Step, sync_kind=DataParallel):
+def train(comm, case, step_kind=Step, sync_kind=Zero, stage=0, micro_batches=1):
     """The same as `plain.train`, by the code under test, on this rank."""
     corpus = ToyCorpus(case.length, case.ignored)
     units = case.units(corpus.labels)
-    sync = sync_kind(units, comm, np.float64)
     rule = SGD(0.1) if case.optimizer == "sgd" else AdamW(eps=plain.EPS, weight_decay=0.1)
+    sync = sync_kind(units, rule, Mesh(comm), stage, dtype=np.float64)
     how = {"batch": case.batch, "learning_rate": lambda step: case.lr}
-    step = step_kind(units, sync, rule, corpus, comm, clip=case.clip, **how)
+    step = step_kind(sync, corpus, clip=case.clip, micro_batches=micro_batches, **how)
     outcomes = [step(number) for number in range(case.steps)]
-    grads = {p.name: p.grad.copy() for p in sync.parameters() if p.trainable}
-    weights = {p.name: p.data.copy() for p in sync.parameters()}
+    grads = whole_gradients(comm, sync)
+    weights = {p.name: p.data.copy() for b in sync.gathered() for p in b.layout.parameters}
     losses, norms = [o.loss for o in outcomes], [o.norm for o in outcomes]
     return losses, norms, grads, weights, corpus.seen
+
+
+def whole_gradients(comm, sync):
+    """The gradients, put together from the ranks' pieces."""
+    mine = [(s.parameter.name, s.start, s.stop, g.copy()) for s, g in sync.gradients()]
+    grads = {p.name: np.full(p.size, np.nan) for p in sync.parameters() if p.trainable}
+    for name, start, stop, values in chain(*comm.gather_objects(mine)):
+        grads[name][start:stop] = values
+    return {p.name: grads[p.name].reshape(p.local) for p in sync.parameters() if p.trainable}
 
 
 def check_equal_to_plain(case, ranks, *kinds, **world):
@@ -77,13 +90,25 @@ WITNESSES = [
 ]
 
 
-@example(*WITNESSES[0], False, 0)
-@example(*WITNESSES[1], True, 1)
-@example(*WITNESSES[3], True, 2)
-@example(Case(ignored=1.0), 3, False, 0)
-@given(cases, st.integers(1, 5), st.booleans(), st.integers(0, 1000))
-def test_any_number_of_ranks_trains_as_one_process_does(case, ranks, synchronous, seed):
-    check_equal_to_plain(case, ranks, synchronous=synchronous, seed=seed)
+@example(*WITNESSES[0], 0, 1, False, 0)
+@example(*WITNESSES[1], 1, 3, True, 1)
+@example(*WITNESSES[3], 2, 2, True, 2)
+@example(*WITNESSES[3], 3, 3, True, 3)
+@example(Case(ignored=1.0), 3, 0, 1, False, 0)
+@given(
+    cases,
+    st.integers(1, 5),
+    st.integers(0, 3),
+    st.integers(1, 4),
+    st.booleans(),
+    st.integers(0, 1000),
+)
+def test_any_stage_on_any_number_of_ranks_trains_as_one_process_does(
+    case, ranks, stage, micro_batches, synchronous, seed
+):
+    check_equal_to_plain(
+        case, ranks, Step, Zero, stage, micro_batches, synchronous=synchronous, seed=seed
+    )
 
 
 MUTANTS = {
@@ -92,16 +117,31 @@ MUTANTS = {
         "total = self._valid(self._at(step, 0, self.batch))",
         "total = self._valid(self._slice(step))",
     ),
-    "mean over ranks": (Step, "1 / total if total", "1 / total / self.comm.size if total"),
+    "mean over ranks": (Step, "/ total if total", "/ total / self.comm.size if total"),
+    "mean over micro-batches": (
+        Step,
+        "/ total if total",
+        "/ total / self.micro_batches if total",
+    ),
+    "only the last micro-batch counts": (
+        Step,
+        "loss += self._forward_backward",
+        "self.sync.begin(watch); loss += self._forward_backward",
+    ),
+    "an incomplete last micro-batch is dropped": (
+        Step,
+        "bounds(len(mine.samples), self.micro_batches)",
+        "[i * (len(mine.samples) // self.micro_batches) for i in range(self.micro_batches + 1)]",
+    ),
     "every rank takes the whole batch": (
         Step,
-        "*share(self.comm, self.batch)",
+        "*share(self.data, self.batch)",
         "0, self.batch",
     ),
     "every rank takes the first samples": (
         Step,
-        "*share(self.comm, self.batch)",
-        "0, self.batch // self.comm.size",
+        "*share(self.data, self.batch)",
+        "0, self.batch // self.data.size",
     ),
     "every step takes the same samples": (
         Step,
@@ -112,30 +152,53 @@ MUTANTS = {
     "clipping raises small gradients": (Step, "norm > self.clip", "norm"),
     "no clipping": (Step, "if self.clip and", "if not self.clip and"),
     "update before the rings are done": (Step, "self.sync.finish()", "pass"),
-    "the step of the optimiser stands still": (Step, "step + 1)", "1)"),
+    "the step of the optimiser stands still": (Step, "step + 1, factor", "1, factor"),
     "dropout by the place in the slice": (
         Step,
         "return At(step, True, samples,",
         "return At(step, True, samples - start - step * self.batch,",
     ),
-    "gradients are kept": (DataParallel, "b.grad[...] = 0", "pass"),
-    "frozen parameters count": (DataParallel, "if b.trainable]", "if len(b.data)]"),
-    "the norm of all on all": (DataParallel, "b.piece(self.comm)", "b.grad"),
+}
+
+DATA_MUTANTS = {
+    "gradients are kept": ("b.begin()", "b.ring = None"),
+    "the norm of all on all": ("sum_of_squares(b.sum)", "sum_of_squares(b.grad)"),
 }
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_step_is_seen(name):
     target, old, new = MUTANTS[name]
-    broken = mutate(target, old, new)
-    kinds = (broken, DataParallel) if target is Step else (Step, broken)
     with pytest.raises((AssertionError, MinidistError, ValueError)):
-        check_witnesses(*kinds)
+        check_witnesses(mutate(target, old, new))
+
+
+@pytest.mark.parametrize("name", DATA_MUTANTS)
+def test_a_wrong_sum_of_gradients_is_seen(name):
+    broken = mutate(DataParallel, *DATA_MUTANTS[name])
+    methods = {n: vars(broken)[n] for n in ("begin", "squares")}
+    target = type(
+        "Broken", (Zero,), {"begin": begin_by(methods["begin"]), **{"squares": methods["squares"]}}
+    )
+    with pytest.raises((AssertionError, MinidistError, ValueError)):
+        check_witnesses(Step, target)
+
+
+def begin_by(method):
+    """`Zero.begin` over another `DataParallel.begin`."""
+
+    def begin(self, watch=UNSEEN):
+        method(self, watch)
+        self._lent = []
+
+    return begin
 
 
 def check_witnesses(*kinds):
     for case, ranks in WITNESSES:
         check_equal_to_plain(case, ranks, *kinds)
+        if len(kinds) == 1:
+            check_equal_to_plain(case, ranks, *kinds, Zero, 2, 2)
 
 
 def test_a_token_weighs_the_same_wherever_it_lands():
@@ -169,9 +232,9 @@ def test_a_token_weighs_the_same_wherever_it_lands():
     def program(comm):
         parameter = Parameter("scale", (1,), init="ones")
         unit = Losses(parameter)
-        sync = DataParallel([unit], comm, np.float64)
+        sync = Zero([unit], SGD(), Mesh(comm), dtype=np.float64)
         how = {"batch": 2, "learning_rate": lambda step: 0.0}
-        outcome = Step([unit], sync, SGD(), Table(), comm, **how)(0)
+        outcome = Step(sync, Table(), **how)(0)
         return outcome.loss, outcome.tokens, parameter.grad.tolist()
 
     for ranks in (1, 2, 3):
@@ -207,8 +270,8 @@ def test_a_wish_to_stop_reaches_all_ranks_in_the_same_step():
     def program(comm):
         corpus = ToyCorpus(4, 0.0)
         units = Case().units(corpus.labels)
-        sync = DataParallel(units, comm, np.float64)
-        step = Step(units, sync, SGD(), corpus, comm, batch=4, learning_rate=lambda k: 0.1)
+        sync = Zero(units, SGD(), Mesh(comm), dtype=np.float64)
+        step = Step(sync, corpus, batch=4, learning_rate=lambda k: 0.1)
         return [step(k, stop=(comm.rank, k) == (2, 1)).stop for k in range(3)]
 
     assert run(program, ranks=4) == [[False, True, False]] * 4
@@ -218,8 +281,8 @@ def test_divergence_stops_every_rank_before_the_update():
     def program(comm):
         corpus = ToyCorpus(4, 0.0)
         units = Case(optimizer="sgd").units(corpus.labels)
-        sync = DataParallel(units, comm, np.float64)
-        step = Step(units, sync, SGD(), corpus, comm, batch=4, learning_rate=lambda k: 0.1)
+        sync = Zero(units, SGD(), Mesh(comm), dtype=np.float64)
+        step = Step(sync, corpus, batch=4, learning_rate=lambda k: 0.1)
         if comm.rank == 1:
             next(iter(sync.parameters())).data[...] = np.inf
         with (
@@ -232,19 +295,20 @@ def test_divergence_stops_every_rank_before_the_update():
     assert run(program, ranks=3) == ["refused"] * 3
 
 
-def test_a_step_and_an_evaluation_run_on_a_device_that_refuses_host_functions():
+@pytest.mark.parametrize("stage", range(4))
+def test_a_step_and_an_evaluation_run_on_a_device_that_refuses_host_functions(stage):
     text = Text("numbers", bytes(i * i % 251 for i in range(900)))
 
     def program(comm, xp):
         corpus = Corpus(text, 6, 1)
         config = DecoderConfig(1, 8, 2, 1, hidden=6, dropout=0.1)
         units = build_decoder(config, corpus.labels)
-        sync = DataParallel(units, comm, np.float32, xp)
-        how = {"batch": 3, "learning_rate": lambda k: 0.01, "clip": 0.1}
-        step = Step(units, sync, AdamW(), corpus, comm, **how)
+        sync = Zero(units, AdamW(), Mesh(comm), stage, dtype=np.float32, xp=xp)
+        how = {"batch": 3, "learning_rate": lambda k: 0.01, "clip": 0.1, "micro_batches": 2}
+        step = Step(sync, corpus, **how)
         losses = [step(k).loss for k in range(2)]
-        losses.append(evaluate(units, corpus, comm, xp, 4))
-        return losses, [to_host(b.data).tobytes() for b in sync.buckets]
+        losses.append(evaluate(sync.units, corpus, comm, xp, 4))
+        return losses, [to_host(b.flat).tobytes() for b in sync.gathered()]
 
     assert run(program, fake_device.xp, ranks=2) == run(program, np, ranks=2)
 
@@ -258,7 +322,7 @@ def test_validation_does_not_depend_on_ranks_or_batches(ranks, batch):
     def program(comm, batch):
         corpus = Corpus(text, 6, 1)
         units = build_decoder(DecoderConfig(1, 8, 2, 1, hidden=6), corpus.labels)
-        DataParallel(units, comm, np.float64)
+        DataParallel(units, Mesh(comm), np.float64)
         return evaluate(units, corpus, comm, np, batch), corpus.validation_windows
 
     ((want, windows),) = run(program, 100, ranks=1)

@@ -8,6 +8,8 @@ import pytest
 
 from minidist.comm import Link, run
 from minidist.parallel.data import DataParallel
+from minidist.parallel.mesh import Mesh
+from minidist.parallel.zero import Zero
 from minidist.testing.mutants import mutate
 from minidist.train import trace
 from minidist.train.optimizer import SGD
@@ -19,8 +21,8 @@ from tests.train.plain import Case, ToyCorpus
 def traced_step(comm, path, kind=Trace):
     corpus = ToyCorpus(4, 0.0)
     units = Case(layers=2).units(corpus.labels)
-    sync = DataParallel(units, comm, np.float64)
-    step = Step(units, sync, SGD(), corpus, comm, batch=4, learning_rate=lambda k: 0.1)
+    sync = Zero(units, SGD(), Mesh(comm), dtype=np.float64)
+    step = Step(sync, corpus, batch=4, learning_rate=lambda k: 0.1)
     watch = kind(origin=start_trace(comm).origin)
     step(0, watch)
     write_trace(comm, watch, path)
@@ -104,11 +106,11 @@ def test_watching_changes_no_number_and_no_message(tmp_path):
     def program(comm, watch):
         corpus = ToyCorpus(4, 0.0)
         units = Case(layers=1).units(corpus.labels)
-        sync = DataParallel(units, comm, np.float64)
-        step = Step(units, sync, SGD(), corpus, comm, batch=4, learning_rate=lambda k: 0.1)
+        sync = Zero(units, SGD(), Mesh(comm), dtype=np.float64)
+        step = Step(sync, corpus, batch=4, learning_rate=lambda k: 0.1)
         seen = [start_trace(comm)] if watch else []
         step(0, *seen)
-        return [b.data.tobytes() for b in sync.buckets], comm.traffic.bytes, comm.traffic.messages
+        return [b.stored.tobytes() for b in sync.buckets], comm.traffic.bytes, comm.traffic.messages
 
     assert run(program, True, ranks=3) == run(program, False, ranks=3)
 
@@ -118,7 +120,7 @@ def test_a_clock_may_be_virtual():
 
     def program(comm):
         watch = Trace(lambda: comm.time)
-        sync = DataParallel([Case().units(None)[0]], comm, np.float64)
+        sync = DataParallel([Case().units(None)[0]], Mesh(comm), np.float64)
         sync.begin(watch)
         comm.compute(2.0)
         sync.ready(0)
