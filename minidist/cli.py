@@ -18,6 +18,10 @@ from minidist.errors import LaunchError, MinidistError
 COMMANDS = {
     "train": ("minidist.train.command", "train a small GPT, on one process or on many ranks"),
     "generate": ("minidist.train.generate", "continue a text with a trained model"),
+    "memory": (
+        "minidist.plan.show_memory",
+        "what a model's state takes on each rank, by ZeRO stage",
+    ),
     "launch": ("minidist.launch", "start a command on several MPI ranks"),
     "measure-links": ("minidist.measure_links", "latency and bandwidth between ranks, here"),
     "check": ("minidist.learn.check", "check what you have written in a lesson's exercise"),

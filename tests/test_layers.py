@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parent.parent / "minidist"
 # From the lowest floor up. A file imports from its own floor and from floors below.
 FLOORS = [
     {"__init__", "errors", "bounds", "arrays", "files", "cache"},
-    {"view", "cuda"},
+    {"view", "cuda", "plan"},
     {"ops", "comm", "data"},
     {"network", "roster"},
     {"collectives"},

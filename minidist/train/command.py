@@ -25,6 +25,7 @@ from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import read_text
 from minidist.train.folder import RunFolder, folder_of, together
 from minidist.train.generate import continuation
+from minidist.train.memory_report import memory_report
 from minidist.train.report import loss_report
 from minidist.train.stop import StopRequest
 from minidist.train.trainer import Trainer
@@ -165,5 +166,6 @@ def close(trainer: Trainer) -> None:
         print(continuation(trainer.folder, PROMPT, tokens=300))
         if trainer.val_loss is not None:
             print("\n" + loss_report(text, trainer.corpus, trainer.val_loss))
-        print("\n" + traffic, flush=True)
+        print("\n" + traffic)
+        print("\n" + memory_report(trainer.sync), flush=True)
     comm.barrier()

@@ -1,0 +1,1 @@
+"""What training would take, worked out before anything is run: numbers in, numbers out."""
