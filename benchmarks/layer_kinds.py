@@ -70,12 +70,12 @@ def time_kinds(trainer: Any, steps: int, synchronise: Callable[[], object]) -> d
     """Run `steps` steps of a trainer and return {kind: {phase: ms per step}} with "the rest"."""
     trainer.step(0)
     clock = Clock(synchronise)
-    put_on_clock(trainer.units, clock)
+    put_on_clock([held.unit for held in trainer.units], clock)
     for method in ("ready", "poll", "finish"):
         clock.watch(trainer.sync, method, "communication")
-    for method in ("begin", "squares", "scale"):
-        clock.watch(trainer.sync, method, "clear, norm, clip")
-    clock.watch(trainer.optimizer, "update", "optimiser")
+    for method in ("begin", "squares"):
+        clock.watch(trainer.sync, method, "clear, norm")
+    clock.watch(trainer.sync.optimizer, "update", "optimiser")
     start = time.perf_counter()
     for step in range(1, 1 + steps):
         trainer.step(step)

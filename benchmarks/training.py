@@ -35,7 +35,8 @@ from minidist.device import Device, choose_device
 from minidist.errors import ConfigError
 from minidist.launch import THREADS
 from minidist.options import add_flags, resolve
-from minidist.train.config import Session, TrainConfig
+from minidist.parallel.mesh import Mesh
+from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import Text, read_text
 from minidist.train.folder import RunFolder
 from minidist.train.trainer import Trainer
@@ -81,7 +82,9 @@ class Bench:
     def trainer(self, comm: Comm, **changes: Any) -> Trainer:
         """Return what `minidist train` would run; the folder is named, and never made."""
         config = replace(self.config, **changes)
-        return Trainer(comm, config, Session(), RunFolder("none"), self.text, self.device.xp)
+        return Trainer(
+            Mesh(comm), config, Layout(), Session(), RunFolder("none"), self.text, self.device.xp
+        )
 
     def synchronise(self) -> None:
         """Wait for the device, if it is one that works behind the back of the program."""

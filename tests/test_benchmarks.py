@@ -13,8 +13,9 @@ import pytest
 from minidist import ops
 from minidist.arrays import namespace
 from minidist.comm import run
+from minidist.parallel.mesh import Mesh
 from minidist.testing import fake_device
-from minidist.train.config import Session, TrainConfig
+from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import Text
 from minidist.train.folder import RunFolder
 from minidist.train.trainer import Trainer
@@ -22,6 +23,7 @@ from minidist.train.trainer import Trainer
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = ["timing", "table", "layer_kinds", "training"]
 NAMES += ["device_ops", "device_kernels", "device_checks", "device_speed", "gpu_check"]
+NAMES += ["memory_wall", "overlap"]
 NAMES += ["kernel_speed", "kernel_speed_model", "kernels"]
 TINY = ["--layers=1", "--width=8", "--heads=2", "--context=8", "--batch=3", "-n=2", "-w=0"]
 
@@ -106,7 +108,8 @@ def test_layers_on_the_clock_compute_the_same(scripts):
 
     def program(comm):
         plain, timed = (
-            Trainer(comm, config, Session(), RunFolder("none"), text, np) for _ in range(2)
+            Trainer(Mesh(comm), config, Layout(), Session(), RunFolder("none"), text, np)
+            for _ in range(2)
         )
         for step in range(3):
             plain.step(step)
@@ -117,7 +120,7 @@ def test_layers_on_the_clock_compute_the_same(scripts):
     for kinds in run(program, ranks=2):
         assert set(kinds) == {
             *("embedding", "dropout", "rmsnorm", "attention", "swiglu", "head", "loss"),
-            *("communication", "clear, norm, clip", "optimiser", "the rest"),
+            *("communication", "clear, norm", "optimiser", "the rest"),
         }
         assert set(kinds["attention"]) == {"forward", "backward"}
         assert all(ms >= 0 for phases in kinds.values() for ms in phases.values())
@@ -130,6 +133,34 @@ def test_tables_of_ranks_are_averaged(scripts):
     assert mean == {"head": {"forward": 2.0}, "loss": {"between": 2.0}}
     first = list(scripts.layer_kinds.lines(mean))[1].split()
     assert first == ["head", "2.00", "50.0%"]
+
+
+# --- the memory wall -----------------------------------------------------------------------------
+
+
+def test_overlap_is_told_on_the_virtual_clock(scripts):
+    """Naive sums hide nothing; every stage hides on a fast link, and stage 3 less on a slow one."""
+    o = scripts.overlap
+    fast, slow = (5e-6, 2e9), (5e-6, 1e8)
+    naive = o.measure("naive", o.naive(4, 1 << 14), fast, 4, 3)
+    assert abs(naive.hidden) < 0.02
+    for stage in range(4):
+        assert o.measure("stage", o.zero(stage, 4, 1 << 14), fast, 4, 3).hidden > 0.6
+    one, three = (o.measure("stage", o.zero(n, 4, 1 << 16), slow, 4, 3) for n in (1, 3))
+    assert three.step > one.step > 1.2
+
+
+def test_the_memory_wall_is_measured(scripts, monkeypatch, capsys):
+    monkeypatch.setattr(scripts.memory_wall, "restart_with", lambda settings: None)
+    monkeypatch.setattr(scripts.memory_wall, "launched", lambda: False)
+    assert scripts.memory_wall.main([*TINY, "--ranks", "2"]) == 0
+    rows = [text.split() for text in capsys.readouterr().out.splitlines() if text[0] != "#"]
+    assert len(rows) == sum(map(len, scripts.memory_wall.TABLES.values()))
+    stages = rows[:4]
+    states = [float(row[-2]) for row in stages]
+    assert states == sorted(states, reverse=True)
+    assert [float(row[-1]) for row in stages[:3]] == [0.0] * 3, "no extra copies at stages 1, 2"
+    assert float(stages[3][-1]) > 0
 
 
 # --- devices -------------------------------------------------------------------------------------
