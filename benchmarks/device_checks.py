@@ -110,10 +110,11 @@ def all_reduce(target: Target) -> str:
 
 
 def training(target: Target) -> str:
-    """Three steps of `minidist train` on two in-process ranks: the losses of the host."""
+    """Three steps of `minidist train` on two ranks, at each ZeRO stage: the host's losses."""
     run = in_process()
     try:
-        from minidist.train.config import Session, TrainConfig
+        from minidist.parallel.mesh import Mesh
+        from minidist.train.config import Layout, Session, TrainConfig
         from minidist.train.corpus import Text
         from minidist.train.folder import RunFolder
         from minidist.train.trainer import Trainer
@@ -122,12 +123,15 @@ def training(target: Target) -> str:
     config = TrainConfig(layers=2, width=32, context=16, batch=3, dtype="float64", dropout=0.1)
     text = Text("squares", bytes(i * i % 251 for i in range(2000)))
 
-    def program(comm: Any, xp: Any) -> list[float]:
-        trainer = Trainer(comm, config, Session(), RunFolder("none"), text, xp)
+    def program(comm: Any, xp: Any, stage: int) -> list[float]:
+        layout = Layout(zero=stage, micro_batches=2, recompute="unit")
+        where = RunFolder("none")
+        trainer = Trainer(Mesh(comm), config, layout, Session(), where, text, xp)
         return [trainer.step(step).loss for step in range(3)]
 
-    got, want = (np.array(run(program, xp, ranks=2)) for xp in (target.xp, np))
-    differ(got, want, 0)
+    for stage in range(4):
+        got, want = (np.array(run(program, xp, stage, ranks=2)) for xp in (target.xp, np))
+        differ(got, want, 0)
     return f"losses {', '.join(f'{loss:.6f}' for loss in want[0])}"
 
 

@@ -103,6 +103,7 @@ def cases() -> dict[str, Case]:
     q_pos, k_pos = np.arange(T) - 3, np.arange(T)  # three queries see no key
     logits, labels, ids = some(B, T, V), rng.integers(-1, V, (B, T)), rng.integers(0, V, (B, T))
     flat = [some(1000), some(1000), some(1000), some(1000) ** 2]
+    rows, out, matrix = some(B * T, D), some(B * T, F), some(F, D)
     softmax = 4 * (T + H)  # scores reach 4, and their error is absolute in the weights
     return {
         "rms_norm": Case(lambda *a: ops.rms_norm(*a, 1e-5), [x, weight], 20 + D),
@@ -120,11 +121,25 @@ def cases() -> dict[str, Case]:
         "embedding_backward": Case(lambda *a: (ops.embedding_backward(*a, V),), [dy, ids], B * T),
         "dropout": Case(_dropout, [x, np.arange(B) + 2**40, k_pos], 2),
         "dropout_backward": Case(_dropout_backward, [x, dy, np.arange(B), k_pos], 2),
+        "linear": Case(lambda *a: (ops.linear(*a),), [rows, matrix, some(F)], D + 1),
+        "linear_backward": Case(lambda *a: (ops.linear_backward(*a),), [out, matrix], F),
+        "linear_weight_gradient": Case(
+            lambda *a: (ops.linear_weight_gradient(*a),), [out, rows], B * T
+        ),
+        "add": Case(lambda *a: (ops.add(*a),), [x, dy], 1),
+        "accumulate": Case(_accumulate, flat[:2], 1),
+        "sum_of_rows": Case(lambda *a: (ops.sum_of_rows(*a),), [rows], B * T),
         "adamw": Case(_adamw, flat, 40),
         "sgd": Case(_sgd, flat[:2], 10),
         "sum_of_squares": Case(_squares, [flat[0]], 2),
         **{f"combine {op}": Case(_combine(op), flat[:2], 1) for op in ("sum", "max", "min")},
     }
+
+
+def _accumulate(total: Array, x: Array) -> tuple[Array]:
+    total = total.copy()
+    ops.accumulate(total, x)
+    return (total,)
 
 
 def _norm_backward(dy: Array, x: Array, weight: Array) -> tuple[Array, ...]:
