@@ -189,7 +189,11 @@ def test_without_a_gpu_it_is_one_sentence(scripts, monkeypatch, capsys):
 def test_every_operation_is_checked(scripts):
     checked = {name.split()[0] for name in scripts.device_ops.cases()}
     checked -= {"combine", "sum_of_squares"}
-    assert checked == set(ops.__all__) - {"random", "rope_angles", "half"}  # angles are checked with rope
+    assert checked == set(ops.__all__) - {
+        "random",
+        "rope_angles",
+        "half",
+    }  # angles are checked with rope
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
