@@ -8,6 +8,7 @@ GB are 1e9 bytes. Activations and buffers come on top: `minidist train` prints w
 
 import argparse
 from collections.abc import Iterator
+from fractions import Fraction
 from math import isfinite
 
 from minidist.errors import ConfigError
@@ -84,14 +85,15 @@ def paper() -> Iterator[str]:
     yield f"  {'ranks':6}" + f"{'ZeRO-1':>9}{'ZeRO-2':>9}{'ZeRO-3':>9}" * 2
     for ranks in RANKS:
         cells = (
-            psi * float(state.ideal(stage, ranks)) / 1e9
+            Fraction(psi) * state.ideal(stage, ranks) / 10**9
             for psi in MODELS.values()
             for stage in (1, 2, 3)
         )
         yield f"  {ranks:<6}" + "".join(f"{_cell(gb):>9}" for gb in cells)
 
 
-def _cell(gb: float) -> str:
+def _cell(gb: Fraction) -> str:
     if gb >= 100:
         return str(int(gb))
-    return f"{gb:.2f}" if gb < 10 else f"{gb:.1f}"
+    digits = 2 if gb < 10 else 1
+    return f"{int(gb * 10**digits + Fraction(1, 2)) / 10**digits:.{digits}f}"  # halves go up

@@ -160,7 +160,7 @@ def test_the_command_prints_the_table(capsys):
         printed = " ".join(TABLE_1[int(ranks)]).split()
         assert len(cells) == len(printed) == 6
         for cell, want in zip(cells, printed, strict=True):
-            assert abs(float(cell) - float(want)) < 0.11, (ranks, cell, want)
+            assert Fraction(cell) == Fraction(want), (ranks, cell, want)
 
 
 @pytest.mark.parametrize(
