@@ -133,6 +133,11 @@ MUTANTS = {
         "bounds(len(mine.samples), self.micro_batches)",
         "[i * (len(mine.samples) // self.micro_batches) for i in range(self.micro_batches + 1)]",
     ),
+    "an empty micro-batch is not run": (
+        Step,
+        "for a, b in pairwise(cut)]",
+        "for a, b in pairwise(cut) if a < b]",
+    ),
     "every rank takes the whole batch": (
         Step,
         "*share(self.data, self.batch)",
