@@ -171,7 +171,7 @@ def vector(name, size, **how):
 
 
 def odd_model(comm):
-    """Tied, frozen, empty, unused, of one element, without dimensions."""
+    """Tied, frozen, empty, of one element, without dimensions."""
     tied, last = vector("tied", 7), Parameter("matrix", (3, 5), init=1.0)
     return [
         Stub(comm, tied, Parameter("scalar", (), init="ones")),
