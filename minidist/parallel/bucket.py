@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 
 from minidist.arrays import Array
 from minidist.bounds import share
-from minidist.collectives import Started, Steps, pairwise, ring
+from minidist.collectives import Started, Steps, ring
 from minidist.nn import DATA
-from minidist.ops.half import down, is_half
-from minidist.ops.reduce import combine
+from minidist.ops.half import down
+from minidist.parallel.chunk import kept_part, reduce_chunk
 from minidist.parallel.flat import Group, Layout
 from minidist.parallel.ledger import Ledger
 from minidist.parallel.mesh import Mesh
@@ -66,7 +66,7 @@ class Bucket:
         self.rest = [mesh.comm(a) for a in others]
         self.counted = all(mesh.index[a] == 0 for a in (*others, *first.copies))
         self.chunk = slice(*share(self.comm, self.layout.size))
-        self.own = self.chunk if how.stage else slice(0, self.layout.size)
+        self.own = kept_part("masters", self.stage, self.comm, self.layout.size)
         self.watch: Watch = UNSEEN
         self.ring: Started | None = None
         self.begun = False
@@ -85,11 +85,11 @@ class Bucket:
 
     def _store_parameters(self) -> None:
         """`stored` is what stays, `weights` what the optimiser changes, `flat` what layers read."""
-        how, whole = self.how, slice(0, self.layout.size)
+        how = self.how
         self.held, self.stale = 0, False
         self.gathering: Started | None = None
         self.flat: Array = None
-        part = whole if self.stage < 3 else self.chunk
+        part = kept_part("parameters", self.stage, self.comm, self.layout.size)
         self.stored = self._new("parameters", part, how.dtype, first=True)
         if self.stage < 3:
             self._show(self.stored)
@@ -104,9 +104,9 @@ class Bucket:
     def _store_gradients(self) -> None:
         """`grad` is what layers add to, `sum` the chunk of the reduced gradient."""
         self.grad: Array = None
-        part = slice(0, self.layout.size) if self.stage < 2 else self.chunk
         if not self.trainable:
             return
+        part = kept_part("gradients", self.stage, self.comm, self.layout.size)
         kept = self._new("gradients", part, self.how.grad_dtype)
         if self.stage < 2:
             self._lend(kept)
@@ -153,13 +153,11 @@ class Bucket:
         """
         data, whole = (self.comm.channel(GRADIENTS, self.name) for _ in range(2))
         flat = self.grad if self.stage < 2 else self._take_back()
-        scatter = pairwise if is_half(flat.dtype) else ring
         out = self.sum if self.stage >= 2 and not self.begun else None
+        onto = self.sum if self.stage >= 2 and out is None else None
         self.begun = True
-        piece = yield from scatter.reduce_scatter.steps(data, flat, out)
+        yield from reduce_chunk.steps(data, flat, out, onto)
         if self.stage >= 2:
-            if out is None:
-                combine("sum", self.sum, piece, out=self.sum)
             self.how.ledger.give("buffers", flat.nbytes)
         if final and not self.rest:
             yield from self._complete(whole, [])

@@ -84,16 +84,22 @@ class Group(NamedTuple):
         return sum(p.size for p in self.parameters)
 
 
+def users_of(units: Sequence[Unit]) -> dict[Parameter, list[int]]:
+    """Return the parameters of a model, each once, and the indices of the units that use it."""
+    users: defaultdict[Parameter, list[int]] = defaultdict(list)
+    for index, unit in enumerate(units):
+        for p in dict.fromkeys(unit.parameters()):
+            users[p].append(index)
+    return users
+
+
 def group(units: Sequence[Unit], elements: float = 0) -> list[Group]:
     """Return the buckets of a model: one for each unit, and for each set of units that share.
 
     With ``elements``, the buckets of neighbouring units are joined, from the last unit on as
     backward goes, until each has that many. Fewer messages then, and a later start.
     """
-    users: defaultdict[Parameter, list[int]] = defaultdict(list)
-    for index, unit in enumerate(units):
-        for p in dict.fromkeys(unit.parameters()):
-            users[p].append(index)
+    users = users_of(units)
     _check_names(list(users))
     alike = defaultdict[Any, dict[tuple[int, ...], list[Parameter]]](dict)
     for p, us in users.items():
