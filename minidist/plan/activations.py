@@ -25,9 +25,7 @@ and the angles, which the paper leaves out as small.
 """
 
 from dataclasses import dataclass
-from typing import Literal
 
-Recompute = Literal["none", "unit", "attention"]
 ID = 8
 """Bytes of a token or of a label."""
 
@@ -50,7 +48,7 @@ class Activations:
     layers: int = 1
     element: int = 4
     dropout: bool = False
-    recompute: Recompute = "none"
+    recompute: str = "none"
 
     @property
     def tokens(self) -> int:

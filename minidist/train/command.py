@@ -167,5 +167,5 @@ def close(trainer: Trainer) -> None:
         if trainer.val_loss is not None:
             print("\n" + loss_report(text, trainer.corpus, trainer.val_loss))
         print("\n" + traffic)
-        print("\n" + memory_report(trainer.sync), flush=True)
+        print("\n" + memory_report(trainer.sync, trainer.activations()), flush=True)
     comm.barrier()

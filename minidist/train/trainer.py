@@ -16,6 +16,7 @@ from math import isfinite
 from typing import Any
 
 from minidist.arrays import to_host
+from minidist.bounds import share
 from minidist.comm import Comm
 from minidist.errors import CheckpointError, DivergedError, MismatchError
 from minidist.nn import build_decoder
@@ -26,6 +27,7 @@ from minidist.parallel.ledger import Ledger
 from minidist.parallel.mesh import Mesh
 from minidist.parallel.watch import UNSEEN
 from minidist.parallel.zero import Zero
+from minidist.plan.activations import Activations
 from minidist.train import metrics
 from minidist.train.checkpoint import load_checkpoint, newest, save_checkpoint, whole_weights
 from minidist.train.config import Layout, Session, TrainConfig
@@ -207,6 +209,25 @@ class Trainer:
         gathered = self.comm.traffic.by[PARAMETERS].bytes
         parameters = self.in_steps[PARAMETERS] if self.sync.stage == 3 else gathered
         return traffic_report(self.sync, Sent(self.in_steps[GRADIENTS], parameters), turns)
+
+    def activations(self) -> Activations:
+        """Return the shape of this rank's largest micro-batch."""
+        start, stop = share(self.step.data, self.config.batch)
+        decoder = self.config.decoder()
+        return Activations(
+            batch=-(-(stop - start) // self.layout.micro_batches),
+            positions=self.config.context,
+            width=decoder.width,
+            heads=decoder.heads,
+            groups=decoder.groups,
+            head_size=decoder.head,
+            hidden=decoder.inner,
+            vocabulary=decoder.vocabulary,
+            layers=decoder.layers,
+            element=self.sync.how.dtype.itemsize,
+            dropout=decoder.dropout > 0,
+            recompute=self.layout.recompute,
+        )
 
     def check_replicas(self) -> str:
         """Return the hash of the weights, or raise MismatchError. All ranks call it.

@@ -14,7 +14,7 @@ from minidist.parallel.zero import Zero
 from minidist.plan import memory
 from minidist.plan.memory import State, sent
 from minidist.testing.mutants import mutate
-from minidist.train.memory_report import memory_report, state_bytes
+from minidist.train.memory_report import state_bytes
 from minidist.train.optimizer import SGD, AdamW
 from tests.train.plain import Case
 
@@ -108,7 +108,6 @@ def check_state(kind, ranks, dtype, grad_dtype, rule):
         assert held["gradients"] == sum(kept)
         moments = [v.nbytes for slot, _, v in sync.kept() if slot != "weights"]
         assert held["moments"] == sum(moments)
-        assert memory_report(sync).count("exactly") == 4
         return sum(held.values())
 
     return [sum(run(program, stage, ranks=ranks)) for stage in range(4)]
