@@ -5,6 +5,7 @@
     module.py                             choose the back end by the arrays
        ├─ gpu.py                          CuPy's RawModule
        └─ emulator.py                     translate, compile (once: cache.py), run, tell (faults.py)
+    watching.py  races.py                 what a launch moves, and which threads race
 
 Start with `load` in module.py, and with the files in kernels/.
 """
@@ -13,6 +14,7 @@ from minidist.cuda import compiler, gpu
 from minidist.cuda.arguments import Pointer
 from minidist.cuda.module import Kernel, Module, load
 from minidist.cuda.settings import Settings, settings
+from minidist.cuda.watching import Watch, watch
 from minidist.errors import NoCompilerError
 
 __all__ = [
@@ -20,10 +22,12 @@ __all__ = [
     "Module",
     "Pointer",
     "Settings",
+    "Watch",
     "emulator_available",
     "gpu_available",
     "load",
     "settings",
+    "watch",
 ]
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from minidist.cuda import faults
+from minidist.cuda import faults, watching
 from minidist.cuda.arguments import Value
 from minidist.cuda.cache import kept, key_of
 from minidist.cuda.compiler import Compiler, build_library, compile_files, find
@@ -51,6 +51,8 @@ class Config(ctypes.Structure):
         ("inside", ctypes.c_void_p),
         ("ranges", ctypes.POINTER(Range)),
         ("range_count", ctypes.c_uint32),
+        ("watched", ctypes.c_void_p),
+        ("room", ctypes.c_uint64),
     ]
 
 
@@ -168,21 +170,25 @@ def launch(
     """Run a kernel to its end and return how it went; raise what it did wrong."""
     filled, addresses = slots(values)
     table = ranges(signature, values)
+    watch = watching.current()
+    room = watch.room() if watch else None
     config = Config(
         entry=library.entry(signature),
         args=ctypes.addressof(addresses),
         grid=Three(*grid),
         block=Three(*block),
         dynamic_shared=shared,
-        workers=workers,
+        workers=1 if watch else workers,
         order=ORDERS.index(chosen.order),
         preempt=int(chosen.preempt),
         seed=chosen.seed,
         inside=library.inside,
         ranges=table,
         range_count=len(table),
+        watched=None if room is None else room.ctypes.data,
+        room=0 if room is None else len(room),
     )
-    keep = (filled, addresses, table, values)
+    keep = (filled, addresses, table, values, room)
     outcome, interrupt = wait(signature.name, config, chosen.timeout, keep)
     limit = chosen.timeout if interrupt is None else None
     error = faults.error(outcome, signature, values, library.path, limit)
@@ -192,6 +198,8 @@ def launch(
         raise interrupt
     if error:
         raise error
+    if watch:
+        watch.launched(signature, values, grid, block, library.path, outcome)
     return outcome
 
 

@@ -54,6 +54,7 @@ class Outcome(ctypes.Structure):
         ("thread", ctypes.c_uint32 * 3),
         ("barriers", ctypes.c_uint64),
         ("switches", ctypes.c_uint64),
+        ("accesses", ctypes.c_uint64),
         ("text", ctypes.c_char * 8192),
     ]
 
@@ -67,6 +68,7 @@ class Outcome(ctypes.Structure):
     thread: Sequence[int]
     barriers: int
     switches: int
+    accesses: int
     text: bytes
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from minidist.cuda import emulator, gpu
+from minidist.cuda import emulator, gpu, watching
 from minidist.cuda.arguments import EMULATOR, backend, convert, home
 from minidist.cuda.globals import variable
 from minidist.cuda.limits import STATIC_SHARED, Size, block_of, grid_of, shared_of
@@ -150,6 +150,8 @@ class Kernel:
         shared = shared_of(name, shared_mem, emulated.static if alone else 0)
         blocks = three[0] * three[1] * three[2]
         workers = blocks if self.module.cooperative else min(chosen.workers, blocks)
+        if watching.current() and self.module.cooperative and blocks > 1:
+            raise KernelError(f"{name}: blocks of a cooperative launch cannot be watched")
         emulator.launch(emulated, self.signature, three, threads, shared, values, workers, chosen)
 
 

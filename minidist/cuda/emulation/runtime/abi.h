@@ -17,6 +17,21 @@ struct md_range {
     int32_t writable;
 };
 
+// One access of a kernel to an argument or to shared memory, for whoever watches a launch.
+struct md_access {
+    uint64_t pc;  // as in md_outcome
+    uint64_t address;  // in shared memory: bytes from its begin, and MD_STATIC if it is static
+    uint64_t block;    // its number in the grid
+    uint32_t thread;   // its number in the block
+    uint32_t size;     // bytes
+    int32_t argument;  // its position; MD_SHARED: shared memory
+    uint32_t how;      // MD_WRITE, MD_AS_ONE: bits
+    uint32_t barriers;   // that the block has passed
+    uint32_t exchanges;  // warp operations that the thread has passed
+};
+enum md_how { MD_WRITE = 1, MD_AS_ONE = 2 };  // as one: atomic, or volatile
+const uint64_t MD_STATIC = 1ull << 32;
+
 enum md_order { MD_FORWARD, MD_REVERSE, MD_RANDOM };  // of threads and of blocks
 
 struct md_config {
@@ -31,6 +46,8 @@ struct md_config {
     const void* inside;       // any address inside of the kernel's module
     const md_range* ranges;
     uint32_t range_count;
+    md_access* watched;  // nullptr, or room for the first accesses; then there is one worker
+    uint64_t room;       // how many there is room for
 };
 
 enum md_kind {
@@ -61,6 +78,7 @@ struct md_outcome {
     uint64_t pc;  // relative to where the module was loaded, as addr2line wants it; 0: unknown
     uint32_t block[3], thread[3];
     uint64_t barriers, switches;
+    uint64_t accesses;  // how many there were, if the launch was watched
     char text[8192];
 };
 

@@ -23,7 +23,8 @@ void Block::start_launch(const md_config& config) {
 }
 
 // The random order depends on the seed and on the block, not on which worker gets it, nor when.
-void Block::start_block(uint64_t number) {
+void Block::start_block(uint64_t block_number) {
+    number = block_number;
     random = seed;
     random = next_random(random) ^ number;
     std::iota(order.begin(), order.end(), 0);
@@ -32,6 +33,7 @@ void Block::start_block(uint64_t number) {
     for (Thread& thread : threads) {
         thread.state = State::not_started;
         thread.group = nullptr;
+        thread.exchanges = 0;
     }
     int left = count;
     for (Warp& warp : warps) {

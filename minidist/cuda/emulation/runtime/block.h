@@ -29,6 +29,7 @@ struct alignas(64) Thread {  // one line of the cache
     Group* group;      // the warp operation that it is in, or was in last
     const char* file;  // where it waits
     int line;
+    uint32_t exchanges;  // warp operations that it has passed
 };
 
 class Block {
@@ -45,10 +46,12 @@ class Block {
     uint32_t polls = 0;  // by the current thread in this turn
 
     const Thread& running() const { return threads[current]; }
+    uint32_t running_number() const { return (uint32_t)current; }
     const Fiber* stack() const { return stack_of_current; }
     FiberPool fibers;
 
     // For reports.
+    uint64_t number = 0;  // of this block in the grid
     uint64_t barriers = 0, switches = 0;
     uint64_t generation = 0;  // how many barriers are over
     uint64_t idle_turns = 0;  // given away by polling threads since the block last got on

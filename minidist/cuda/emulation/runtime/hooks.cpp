@@ -19,13 +19,14 @@
 #define CALLER ((uintptr_t)__builtin_return_address(0) - 1)
 
 // Code outside of a launch, such as the initial value of a variable, is not checked.
-static inline void check(const volatile void* address, size_t bytes, bool write, uintptr_t pc) {
-    if (self) self->memory.check((uintptr_t)address, bytes, write, pc);
+static inline void check(const volatile void* address, size_t bytes, bool write, uintptr_t pc,
+                         bool atomic = false) {
+    if (self) self->memory.check((uintptr_t)address, bytes, write, pc, atomic);
 }
 
-// A volatile read may be a loop that waits for a flag.
+// A volatile read may be a loop that waits for a flag. Whoever watches takes it for atomic.
 static inline void check_volatile(const volatile void* address, size_t bytes, uintptr_t pc) {
-    check(address, bytes, false, pc);
+    check(address, bytes, false, pc, true);
     if (self) poll(pc);
 }
 
@@ -37,9 +38,11 @@ static inline void check_volatile(const volatile void* address, size_t bytes, ui
     HOOK void __tsan_unaligned_read##bytes(void* p) { check(p, bytes, false, CALLER); }            \
     HOOK void __tsan_unaligned_write##bytes(void* p) { check(p, bytes, true, CALLER); }            \
     HOOK void __tsan_volatile_read##bytes(void* p) { check_volatile(p, bytes, CALLER); }           \
-    HOOK void __tsan_volatile_write##bytes(void* p) { check(p, bytes, true, CALLER); }             \
+    HOOK void __tsan_volatile_write##bytes(void* p) { check(p, bytes, true, CALLER, true); }       \
     HOOK void __tsan_unaligned_volatile_read##bytes(void* p) { check_volatile(p, bytes, CALLER); } \
-    HOOK void __tsan_unaligned_volatile_write##bytes(void* p) { check(p, bytes, true, CALLER); }
+    HOOK void __tsan_unaligned_volatile_write##bytes(void* p) {                                    \
+        check(p, bytes, true, CALLER, true);                                                       \
+    }
 
 ACCESS(1)
 ACCESS(2)
@@ -107,7 +110,7 @@ static void misaligned(const volatile void* address, size_t bytes, uintptr_t pc)
 static inline void check_atomic(const volatile void* address, size_t bytes, bool write,
                                 uintptr_t pc) {
     if (!self) return;
-    check(address, bytes, write, pc);
+    check(address, bytes, write, pc, true);
     if ((uintptr_t)address % bytes) misaligned(address, bytes, pc);
     poll(pc);
 }

@@ -26,6 +26,10 @@ void Memory::make_dynamic_shared(size_t bytes) {
 void Memory::start_launch(const Launch& launch) {
     forget();
     ranges.clear();
+    accesses = 0;
+    watched = launch.config.watched;
+    room = launch.config.room;
+    load = launch.module.load;
     for (uint32_t i = 0; i < launch.config.range_count; i++) {
         const md_range& range = launch.config.ranges[i];
         ranges.push_back({(uintptr_t)range.begin, range.size, range.argument, range.writable != 0});
@@ -61,6 +65,29 @@ const Range* Memory::containing(uintptr_t address, size_t bytes, bool write) con
         found = &range;
     }
     return found;
+}
+
+// Only what threads can share is of interest: neither the own stack nor the module's constants.
+void Memory::note(uintptr_t address, size_t bytes, bool write, uintptr_t pc, bool atomic) {
+    if (self->block.stack()->on_stack(address)) return;
+    const Range* range = containing(address, bytes, write);
+    if (!range || (range->argument < 0 && range->argument != MD_SHARED)) return;
+    if (accesses++ >= room) return;
+    const Block& block = self->block;
+    uint64_t place = address;
+    if (range->argument == MD_SHARED) {
+        place -= range->begin;
+        if (range->begin == static_shared_range.begin) place += MD_STATIC;
+    }
+    watched[accesses - 1] = {pc - load,
+                             place,
+                             block.number,
+                             block.running_number(),
+                             (uint32_t)bytes,
+                             range->argument,
+                             (uint32_t)(write * MD_WRITE | atomic * MD_AS_ONE),
+                             (uint32_t)block.generation,
+                             block.running().exchanges};
 }
 
 // Runs on the kernel's small stack, so it notes numbers and leaves the sentence to report.cpp.

@@ -43,8 +43,9 @@ class Memory {
     void start_launch(const Launch& launch);
     void poison();  // before every block: shared memory holds nothing sensible
 
-    void check(uintptr_t address, size_t bytes, bool write, uintptr_t pc) {
+    void check(uintptr_t address, size_t bytes, bool write, uintptr_t pc, bool atomic = false) {
         if (!window(write, pc).range.holds(address, bytes)) look_up(address, bytes, write, pc);
+        if (watched) note(address, bytes, write, pc, atomic);
     }
     void forget();  // all windows: the next access looks up
 
@@ -52,6 +53,7 @@ class Memory {
     const Range* containing(uintptr_t address, size_t bytes, bool write) const;
     std::vector<Range> ranges;
     Range static_shared_range{}, dynamic_shared_range{};
+    uint64_t accesses = 0;  // of a watched launch, also those for which there was no room
 
   private:
     static const size_t WINDOWS = 64;
@@ -60,7 +62,12 @@ class Memory {
     Window& window(bool write, uintptr_t pc) { return windows[write][(pc ^ pc >> 6) % WINDOWS]; }
     void look_up(uintptr_t address, size_t bytes, bool write, uintptr_t pc);
     void make_dynamic_shared(size_t bytes);
+    void note(uintptr_t address, size_t bytes, bool write, uintptr_t pc, bool atomic);
 
     char* mapping = nullptr;  // dynamic shared memory, between two stretches of no memory at all
     size_t mapped = 0;
+
+    md_access* watched = nullptr;
+    uint64_t room = 0;
+    uintptr_t load = 0;  // where the module was loaded
 };

@@ -66,6 +66,7 @@ const uint64_t* Block::exchange(uint32_t mask, uint64_t value, const char* file,
     } else {
         wait(State::in_warp, group.generation, file, line);
     }
+    thread.exchanges++;
     *lanes = group.came[row];
     return group.value[row];
 }

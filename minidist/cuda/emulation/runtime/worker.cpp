@@ -62,6 +62,7 @@ void run_blocks(Worker& worker, Launch& launch) {
     std::lock_guard<std::mutex> lock(pool->mutex);
     launch.outcome.barriers += worker.block.barriers;
     launch.outcome.switches += worker.block.switches;
+    launch.outcome.accesses += worker.memory.accesses;
     // What the kernel has printed; a thread that was dropped inside of printf still holds it.
     if (ftrylockfile(stdout) == 0) {
         fflush(stdout);
