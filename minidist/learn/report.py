@@ -121,9 +121,11 @@ def _read(lesson: Lesson, test: str) -> str:
 def _place(lesson: Lesson, name: str) -> str:
     """Return file and line of a function of the exercise, as editors understand it."""
     path = lesson.folder / "exercise.py"
-    for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1):
-        if re.match(rf"(async )?def {name}\b|{name}\s*=|class {name}\b", line):
-            return f"{path}:{number}"
+    begins = rf'(async )?def {name}\b|{name}\s*=|class {name}\b|extern "C" .*\b{name}\('
+    for there in filter(Path.is_file, (path.with_suffix(".cu"), path)):
+        for number, line in enumerate(there.read_text("utf-8", "replace").splitlines(), 1):
+            if re.match(begins, line):
+                return f"{there}:{number}"
     return str(path)
 
 

@@ -6,13 +6,15 @@ A check takes a module and uses only the names of its blanks, so one check judge
     solved(lesson)              the solutions in place of the blanks: every check must pass
     with_mutant(lesson, m)      one solution with one changed line: some check must reject it
 
-There is no folder of solutions: the solution of a blank *is* an object of the package.
+There is no folder of solutions: the solution of a blank *is* an object of the package, or a kernel
+(minidist/learn/kernels.py).
 """
 
 import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from pkgutil import resolve_name
@@ -20,6 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from minidist.errors import LessonError
+from minidist.learn import kernels
 from minidist.learn.manifest import Blank, Lesson
 from minidist.testing.mutants import mutate
 
@@ -79,6 +82,8 @@ def mutants(lesson: Lesson) -> tuple[Mutant, ...]:
 
 def solution(blank: Blank) -> Any:
     """Return the object of the package that solves a blank. Raises LessonError if there is none."""
+    if ".cu:" in blank.solution:
+        return kernels.of_package(blank.solution)
     try:
         return resolve_name(blank.solution)
     except (ImportError, AttributeError, ValueError) as error:
@@ -100,7 +105,9 @@ def with_mutant(lesson: Lesson, mutant: Mutant) -> ModuleType:
     """
     module = solved(lesson)
     blank = blank_by_id(lesson, mutant.blank)
-    setattr(module, blank.name, mutate(solution(blank), mutant.old, mutant.new))
+    right = solution(blank)
+    change = right.mutated if isinstance(right, kernels.TextKernel) else partial(mutate, right)
+    setattr(module, blank.name, change(mutant.old, mutant.new))
     return module
 
 

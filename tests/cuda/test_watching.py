@@ -87,9 +87,8 @@ CASES = [*kernel_cases_a.CASES, *kernel_cases_b.CASES]
 @pytest.mark.parametrize("case", fast_and_slow(CASES[::4], 2, 12), ids=lambda case: case.name)
 def test_kernels_of_the_project_raise_no_alarm(case):
     kernel = cuda.load(case.file).get_function(case.kernel)
-    with cuda.watch() as seen:
-        with suppress(KernelError):  # more accesses than can be watched
-            kernel(case.grid, case.block, case.arguments(), shared_mem=case.shared_mem)
+    with cuda.watch() as seen, suppress(KernelError):  # more accesses than can be watched
+        kernel(case.grid, case.block, case.arguments(), shared_mem=case.shared_mem)
     assert seen.races() == []
 
 

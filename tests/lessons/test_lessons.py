@@ -74,7 +74,7 @@ def test_a_blank_says_what_to_do(lesson, blank):
     text, error = failure(lesson, blank, module)
     assert isinstance(error, NotImplementedError)
     assert text.startswith(f"next  {blank.id}  {blank.name} (about ")
-    assert re.search(r"exercise\.py:\d+$", text)
+    assert re.search(r"exercise\.(py|cu):\d+$", text)
 
 
 @every_lesson
