@@ -1,0 +1,184 @@
+"""Lesson 07: what each rank keeps and sends at each ZeRO stage, counted and by formula.
+
+    python lessons/07_zero12/demo.py                           4 ranks in this process
+    minidist launch -n 4 -- python lessons/07_zero12/demo.py   4 MPI ranks
+
+A small decoder is trained for three steps at each stage; then the same formulas are used for a
+model of 7.5 billion parameters on 64 ranks. Counts and no stopwatch: the numbers are the same on
+every machine. `--figure FILE` draws the second table.
+"""
+
+import argparse
+from html import escape
+from pathlib import Path
+
+from minidist.comm import run, world
+from minidist.comm.detect import launched
+from minidist.learn import demos
+from minidist.nn import DecoderConfig, build_decoder
+from minidist.ops.half import named
+from minidist.parallel.bucket import GRADIENTS, PARAMETERS
+from minidist.parallel.mesh import Mesh
+from minidist.parallel.zero import Zero
+from minidist.plan.memory import CUT_FROM, State, sent
+from minidist.train.corpus import Corpus, Text
+from minidist.train.optimizer import AdamW
+from minidist.train.step import Step
+from minidist.view import charts
+
+STATE = State("bfloat16", "bfloat16")
+STAGES = {0: "data parallel", 1: "ZeRO-1", 2: "ZeRO-2", 3: "ZeRO-3"}
+MODEL, RANKS = 7.5e9, 64
+CORPUS = Corpus(Text("numbers", bytes(i * i % 251 for i in range(900))), 8, 1)
+STEPS = 3
+
+
+def trained(comm, stage):
+    """Train three steps. Return (parameters, bytes of state, elements sent in a step, weights)."""
+    units = build_decoder(DecoderConfig(layers=2, width=48, heads=4, groups=2), CORPUS.labels)
+    dtype = named(STATE.dtype)
+    zero = Zero(units, AdamW(), Mesh(comm), stage, dtype=dtype, grad_dtype=dtype)
+    step = Step(zero, CORPUS, batch=4, learning_rate=lambda step: 0.01, clip=1.0)
+    for number in range(STEPS):
+        before = counted(comm)
+        step(number)
+    moved = counted(comm) - before
+    state = sum(zero.ledger.held[kind] for kind in CUT_FROM)
+    weights = b"".join(b.flat.tobytes() for b in zero.gathered())
+    return sum(b.layout.size for b in zero.buckets), state, moved / dtype.itemsize, weights
+
+
+def counted(comm):
+    """The bytes of gradients and parameters that this rank has sent so far."""
+    return sum(comm.traffic.by[kind].bytes for kind in (GRADIENTS, PARAMETERS))
+
+
+def table(ranks, runs):
+    """Print what was counted beside the formulas; `runs` are the results of all ranks by stage."""
+    size, _, _, right = runs[0][0]
+    print(
+        f"{size:,} parameters in {STATE.dtype}, AdamW; a step of one micro-batch, per parameter\n"
+    )
+    print(f"{'':16}{'bytes kept':>12}{'formula':>9}{'sent':>8}{'formula':>9}  weights in the end")
+    for stage, name in STAGES.items():
+        kept = max(state for _, state, _, _ in runs[stage]) / size
+        moved = max(elements for _, _, elements, _ in runs[stage]) / size
+        same = all(weights == right for *_, weights in runs[stage])
+        print(
+            f"{name:16}{kept:12.2f}{float(STATE.ideal(stage, ranks)):9.2f}{moved:8.2f}"
+            f"{float(sum(sent(stage, ranks))):9.2f}  {'the same bits' if same else 'OTHERS'}"
+        )
+
+
+def large():
+    """The four stages of the large model: GB by kind, and together."""
+    for stage, name in STAGES.items():
+        parts = {
+            kind: MODEL * n / (RANKS if stage >= CUT_FROM[kind] else 1) / 1e9
+            for kind, n in STATE.bytes().items()
+        }
+        yield stage, name, parts, float(STATE.ideal(stage, RANKS)) * MODEL / 1e9
+
+
+def show_large():
+    print(f"\n{MODEL / 1e9:g}e9 parameters on {RANKS} ranks, by formula: GB on each rank\n")
+    kinds = list(STATE.bytes())
+    print(f"{'':16}" + "".join(f"{kind:>12}" for kind in kinds) + f"{'together':>12}{'sent':>12}")
+    for stage, name, parts, together in large():
+        cells = "".join(f"{short(parts[kind]):>12}" for kind in kinds)
+        print(f"{name:16}{cells}{short(together):>12}{moved_units(stage):>12}")
+
+
+def short(value):
+    """120, 31.4, 1.9"""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def moved_units(stage):
+    """Elements sent for each parameter, without the factor (N - 1) / N."""
+    return f"{sum(sent(stage, RANKS)) * RANKS / (RANKS - 1)} Psi"
+
+
+# --- the figure -----------------------------------------------------------------------------------
+
+LEFT, TOP, ROW, BAR = 122, 76, 54, 30
+SCALE = 400 / 120  # units of the picture for a GB
+TITLE = "7.5 billion parameters, 64 ranks: what each rank keeps"
+
+
+def figure():
+    """Stacked bars: GB of each kind on a rank, by stage."""
+    words = (
+        "Data parallelism keeps 120 GB on each rank, of which 90 GB are masters and moments. "
+        "ZeRO-1 cuts those: 31.4 GB. ZeRO-2 cuts the gradients too: 16.6 GB. Both send as much as "
+        "data parallelism, 2 Psi. ZeRO-3 cuts the parameters too, 1.9 GB, and sends 3 Psi."
+    )
+    parts = [text(10, 24, TITLE, size=15), *legend(), text(645, 66, "sent", anchor="end")]
+    for row, (stage, name, kinds, together) in enumerate(large()):
+        y = TOP + row * ROW
+        parts.append(text(LEFT - 10, y + 20, name, anchor="end"))
+        parts.extend(bar(y, kinds.values()))
+        end = LEFT + together * SCALE
+        parts.append(text(end + 8, y + 20, f"{short(together)} GB", bold=True))
+        parts.append(text(645, y + 20, moved_units(stage).replace("Psi", "Ψ"), anchor="end"))
+    height = TOP + len(STAGES) * ROW + 4
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 660 {height}" role="img" '
+        f'font-family="sans-serif" aria-label="{escape(TITLE + ". " + words)}">\n'
+        f"<title>{TITLE}</title>\n<desc>{escape(words)}</desc>\n"
+        f'<rect width="660" height="{height}" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    )
+
+
+def bar(y, values):
+    """The rectangles of one bar, with the value inside where it fits."""
+    x = float(LEFT)
+    for colour, value in zip(charts.COLOURS, values, strict=False):
+        width = value * SCALE
+        yield (
+            f'<rect x="{x:.1f}" y="{y}" width="{width:.2f}" height="{BAR}" fill="{colour}" '
+            f'stroke="white" stroke-width="0.7"/>'
+        )
+        if width > 30:
+            yield text(x + width / 2, y + 20, short(value), 12, "white", "middle")
+        x += width
+
+
+def legend():
+    """A square and a word for each kind."""
+    for i, (kind, colour) in enumerate(zip(STATE.bytes(), charts.COLOURS, strict=False)):
+        x = LEFT + i * 110
+        yield f'<rect x="{x}" y="42" width="12" height="12" fill="{colour}"/>'
+        yield text(x + 18, 53, kind, size=13)
+
+
+def text(x, y, words, size=14, fill=charts.INK, anchor="start", bold=False):
+    """A line of text."""
+    weight = ' font-weight="bold"' if bold else ""
+    return (
+        f'<text x="{x:.1f}" y="{y}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"'
+        f"{weight}>{escape(words)}</text>"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--figure", metavar="FILE", type=Path, help="draw the second table as SVG")
+    args = parser.parse_args()
+    if launched():
+        comm = world()
+        runs = [comm.gather_objects(trained(comm, stage)) for stage in STAGES]
+        if comm.rank == 0:
+            print(demos.counted(comm.size, "MPI rank"), end=": ")
+            table(comm.size, runs)
+        return
+    print("4 ranks in this process", end=": ")
+    table(4, [run(trained, stage, ranks=4) for stage in STAGES])
+    show_large()
+    if args.figure:
+        charts.write(args.figure, figure())
+        print(f"\nfigure: {args.figure}")
+
+
+if __name__ == "__main__":
+    demos.play(main)
