@@ -25,10 +25,10 @@ from minidist.learn.laws import (
     worlds,
 )
 from minidist.nn import Parameter
-from minidist.parallel.bucket import GRADIENTS, PARAMETERS, Bucket
+from minidist.parallel.bucket import GRADIENTS, PARAMETERS
 from minidist.parallel.mesh import Mesh
-from minidist.parallel.zero import Zero
 from minidist.plan.memory import CUT_FROM, State
+from minidist.testing.sharded import Holder, machine, reduce, whole
 from minidist.train.optimizer import AdamW
 
 STAGES = (0, 1, 2)
@@ -47,58 +47,13 @@ def summed(world, start, stop, times=1):
     return times * total[start:stop]
 
 
-# --- the machine, with some of its methods replaced -----------------------------------------------
+# --- the machine, with some methods replaced: see minidist/testing/sharded.py ---------------------
 
 
-class Adds:
-    """An optimiser that adds the gradient to the weight, so that coded numbers stay readable."""
-
-    slots = ()
-
-    def __init__(self):
-        self.state = {}
-
-    def prepare(self, shard, data):
-        pass
-
-    def update(self, shard, data, grad, lr, step):
-        data += grad
-
-
-class Holder:
-    """A unit that owns parameters."""
-
-    def __init__(self, *own):
-        self.own = own
-
-    def parameters(self):
-        return self.own
-
-
-def machine(mesh, stage, parameters, rule=None, dtype=np.float64, zero=(), bucket=()):
-    """The training state of one unit; `zero` and `bucket` are methods to put into it."""
-    made = Zero([Holder(*parameters)], rule or Adds(), mesh, stage, dtype=dtype)
-    made.__class__ = type("YourZero", (Zero,), dict(zero))
-    for b in made.buckets:
-        b.__class__ = type("YourBucket", (Bucket,), dict(bucket))
-    return made
-
-
-def reduce(zero, gradients, micro_batches=1):
-    """A backward of so many micro-batches, each with these gradients, and the end of the rings."""
-    zero.begin()
-    for left in reversed(range(micro_batches)):
-        for p, gradient in gradients:
-            p.accumulate(gradient.reshape(p.local))
-        zero.ready(0, left == 0)
-    zero.finish()
-
-
-def one_vector(comm, n, stage, micro_batches=1, **how):
+def one_vector(comm, n, stage, **how):
     """A machine of one vector that starts at 0, with the coded gradient of this rank reduced."""
-    p = Parameter("w", (n,))
-    zero = machine(Mesh(comm), stage, [p], **how)
-    reduce(zero, [(p, coded(comm.rank, n))], micro_batches)
+    zero = machine(Mesh(comm), stage, [Holder(comm, Parameter("w", (n,)))], **how)
+    reduce(zero, lambda p: coded(comm.rank, n))
     return zero
 
 
@@ -221,8 +176,8 @@ def shares(comm, n, stage, squares, tp):
     """Each rank's share, with tp ranks that hold copies of every chunk."""
     mesh = Mesh(comm, tp=tp)
     p = Parameter("w", (n,), copies=("tp",) if tp > 1 else ())
-    zero = machine(mesh, stage, [p], zero={"squares": squares})
-    reduce(zero, [(p, np.arange(1.0, n + 1) * 10 ** mesh.index["dp"])])
+    zero = machine(mesh, stage, [Holder(comm, p)], zero={"squares": squares})
+    reduce(zero, lambda p: np.arange(1.0, n + 1) * 10 ** mesh.index["dp"])
     return zero.squares()
 
 
@@ -265,23 +220,23 @@ def test_update(exercise):
 
 def trained(comm, n, stage, dtype, zero, bucket):
     """Parameters on a rank after three steps of AdamW, and what is out of date then."""
-    own = [Parameter("w", (n, 2), init=1.0), Parameter("v", (n,), init=1.0)]
-    made = machine(Mesh(comm), stage, own, AdamW(), dtype, zero, bucket)
+    own = Parameter("w", (n, 2), init=1.0), Parameter("v", (n,), init=1.0)
+    unit = Holder(comm, *own)
+    made = machine(Mesh(comm), stage, [unit], AdamW(), dtype=dtype, zero=zero, bucket=bucket)
     for step in range(1, 4):
-        gradients = [(p, (step + comm.rank) * p.initial(0, p.size).round(2)) for p in own]
-        list(made.gathered())
-        reduce(made, [(p, g.astype(np.float32)) for p, g in gradients])
+        values = np.float32(step + comm.rank)
+        reduce(made, lambda p: values * p.initial(0, p.size).round(2).astype(np.float32))
         made.update(0.1, step, 0.5)
-    return np.concatenate([b.flat.astype(float) for b in made.gathered()])
+    return np.concatenate(list(whole(made))).astype(float)
 
 
 SAME = "all stages are the same training: what is kept differs, and not one bit of the result."
 
 
-def check_same(zero=(), bucket=()):
+def check_same(zero=None, bucket=None):
     """Stages 1 and 2 with these methods are stage 0 of the package, bit for bit."""
     for world, dtype in product((World(r, n) for r in FEW for n in (1, 3)), DTYPES):
-        want = run_all(world, trained, 0, np.dtype(dtype), (), ())
+        want = run_all(world, trained, 0, np.dtype(dtype), None, None)
         for stage in STAGES:
             found = run_all(world, trained, stage, np.dtype(dtype), zero, bucket)
             name = f"{world.name}, {np.dtype(dtype).name}, stage {stage}, after 3 steps"
@@ -300,7 +255,7 @@ def gathered(comm, n, stage, refresh):
     """The parameters that layers read after an update, and elements sent for both kinds."""
     zero = one_vector(comm, n, stage, bucket={"refresh": refresh})
     zero.update(1.0, 1)
-    flat = next(b.flat.copy() for b in zero.gathered())
+    (flat,) = whole(zero)
     return flat, tuple(comm.traffic.by[kind].bytes // 8 for kind in (GRADIENTS, PARAMETERS))
 
 
