@@ -128,21 +128,21 @@ def figure():
     """Bytes against parameters, beside what a device has."""
     sizes = [1e8, 1e12]
     series = [
-        charts.Series("state: 16 bytes a parameter", sizes, [16 * n for n in sizes], "line"),
-        charts.Series("parameters alone: 2 bytes", sizes, [2 * n for n in sizes], "line"),
-        charts.Series("one device: 80 GB", sizes, [DEVICE, DEVICE], "line"),
+        charts.Series("state: 16 bytes a parameter", sizes, [16 * n / 1e9 for n in sizes], "line"),
+        charts.Series("parameters alone: 2 bytes", sizes, [2 * n / 1e9 for n in sizes], "line"),
+        charts.Series("one device: 80 GB", sizes, [DEVICE / 1e9] * 2, "line"),
     ]
     full = DEVICE / 16
     return charts.lines(
         series,
         x=charts.Axis("parameters"),
-        y=charts.Axis("bytes", "bytes"),
+        y=charts.Axis("GB"),
         title="Mixed precision with Adam: 16 bytes a parameter",
         words="A device of 80 GB is full at 5 billion parameters. With 70 billion the state is "
         "1.12 TB, which 14 devices hold; the parameters alone would be 140 GB.",
         marks=[
-            charts.Mark(full, DEVICE, "full at 5e9 parameters"),
-            charts.Mark(70e9, 16 * 70e9, "70e9: 1.12 TB"),
+            charts.Mark(full, DEVICE / 1e9, "full at 5 billion"),
+            charts.Mark(70e9, 16 * 70, "70 billion: 1.12 TB"),
         ],
     )
 
