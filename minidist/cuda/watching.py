@@ -77,6 +77,12 @@ class Launch:
         what = "element" if value.itemsize > 1 else "byte"
         return f"{what} {offset} of argument {argument} '{name}'"
 
+    def busiest(self) -> int:
+        """Return how many times one thread accessed shared memory, of the one that did most."""
+        shared = self.records[self.records["argument"] == SHARED]
+        _, counts = np.unique(shared[["block", "thread"]], return_counts=True)
+        return int(counts.max(initial=0))
+
 
 class Watch:
     """What has been seen: of all launches in the block of `watch`, or of one with ``launch=i``."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from minidist import cuda
 from minidist.cuda.limits import Size
-from minidist.cuda.source import blank, kernels_folder
+from minidist.cuda.source import blank, kernels_folder, line_of
 from minidist.errors import LessonError
 from minidist.testing.mutants import MutantError
 
@@ -47,8 +47,16 @@ class TextKernel:
         """Launch it as `minidist.cuda` does. A blank raises NotImplementedError."""
         if left := LEFT.search(self.source()):
             raise NotImplementedError("".join(re.findall(r'"((?:\\.|[^"\\])*)"', left[1])))
-        module = cuda.load(code=self.text) if self.changed else cuda.load(self.path)
+        module = cuda.load(code=self._alone()) if self.changed else cuda.load(self.path)
         module.get_function(self.name)(grid, block, args, shared_mem)
+
+    def _alone(self) -> str:
+        """What is compiled of a wrong version: not the whole file, but with its lines."""
+        texts = re.findall(r"^#\s*(?:include|define)\b.*", self.text, flags=re.M)
+        for part in self.parts():
+            texts.append(f'#line {line_of(self.text, part.begin)} "{self.path}"')
+            texts.append(self.text[part.begin : part.end])
+        return "\n".join(texts)
 
     def source(self) -> str:
         """Return the text of the kernel and of what it calls in the same file."""

@@ -164,7 +164,7 @@ def test_bytes_are_counted_by_argument_and_direction():
         add(3, 32, (out, a, b, n))
     assert (seen.reads("a"), seen.reads("b"), seen.reads("out")) == (4 * n, 4 * n, 0)
     assert (seen.writes(), seen.writes("out"), seen.moved()) == (4 * n, 4 * n, 12 * n)
-    assert (seen.shared(), seen.barriers()) == (0, 0)
+    assert (seen.shared(), seen.barriers(), seen.launches[0].busiest()) == (0, 0, 0)
     add(3, 32, (out, a, b, n))  # not watched
     with cuda.watch() as twice:
         add(3, 32, (out, a, b, n))
@@ -184,6 +184,7 @@ def test_shared_memory_and_barriers_are_counted():
     # Each thread writes its own; threads - 1 times two are read and one written; one is read.
     assert seen.shared() == blocks * (threads + 3 * (threads - 1) + 1)
     assert seen.barriers() == blocks * 5
+    assert seen.launches[0].busiest() == 1 + 3 * 4 + 1
     with cuda.settings(workers=4), cuda.watch() as again:
         kernel(blocks, threads, (out, x, n), shared_mem=4 * threads)
     assert again.shared() == seen.shared()
