@@ -29,11 +29,13 @@ units, hooks of autograd in place of `ready`, and a division by the number of ra
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from minidist.arrays import to_host
+from minidist.bounds import Seat, bounds, share
 from minidist.collectives import Started, ring, wait_all
 from minidist.errors import StepError
 from minidist.nn import DATA, Parameter, allocate
@@ -44,6 +46,26 @@ from minidist.parallel.flat import Unit, group
 from minidist.parallel.ledger import Ledger
 from minidist.parallel.mesh import Mesh
 from minidist.parallel.watch import UNSEEN, Watch
+
+
+def micro_batches(comm: Seat, batch: int, parts: int) -> list[tuple[int, int]]:
+    """Return where this rank's micro-batches of a batch start and stop: ``parts`` pairs.
+
+    Together those of all ranks are `range(batch)`, each sample once, in the order of ranks. Some
+    may be empty, and are run all the same: their reductions take all ranks. Local.
+    """
+    start, stop = share(comm, batch)
+    return [(start + a, start + b) for a, b in pairwise(bounds(stop - start, parts))]
+
+
+def mean(comm: Any, total: float, count: float) -> float:
+    """Return the mean of all that the ranks have, from the sum and the count of each; 0 of nothing.
+
+    All ranks call it, and get the same bits. Sends one array of two float64. A mean of the ranks'
+    means would give what lies on a rank with few a greater weight.
+    """
+    total, count = ring.all_reduce(comm, np.array([total, count], dtype=np.float64)).tolist()
+    return total / max(1.0, count)
 
 
 class ParameterByParameter:

@@ -104,20 +104,30 @@ def group(units: Sequence[Unit], elements: float = 0) -> list[Group]:
     alike = defaultdict[Any, dict[tuple[int, ...], list[Parameter]]](dict)
     for p, us in users.items():
         alike[p.partial, p.copies, p.trainable].setdefault(tuple(us), []).append(p)
-    return [g for groups in alike.values() for g in _join(groups, elements)]
+    return [g for groups in alike.values() for g in _by_user(groups, elements)]
 
 
-def _join(groups: dict[tuple[int, ...], list[Parameter]], elements: float) -> list[Group]:
-    """Join what neighbouring units use alone until there are enough elements."""
-    alone = [Group(us, ps) for us, ps in groups.items() if len(us) == 1]
+def join(groups: Sequence[Group], elements: float) -> list[Group]:
+    """Join neighbours, from the last on as backward goes, until each has so many elements.
+
+    ``groups`` and the result go by units, from the first to the last, and so do the users and the
+    parameters in each. What backward reaches last may stay smaller.
+    """
     joined: list[Group] = []
-    for g in sorted(alone, key=lambda g: g.users, reverse=True):
+    for g in reversed(groups):
         if joined and joined[-1].size < elements:
             last = joined[-1]
             joined[-1] = Group((*g.users, *last.users), [*g.parameters, *last.parameters])
         else:
             joined.append(g)
-    return [*joined[::-1], *(Group(us, ps) for us, ps in groups.items() if len(us) > 1)]
+    return joined[::-1]
+
+
+def _by_user(groups: dict[tuple[int, ...], list[Parameter]], elements: float) -> list[Group]:
+    """Join what neighbouring units use alone; what several units share stays by itself."""
+    alone = [Group(us, ps) for us, ps in groups.items() if len(us) == 1]
+    shared = [Group(us, ps) for us, ps in groups.items() if len(us) > 1]
+    return [*join(sorted(alone, key=lambda g: g.users), elements), *shared]
 
 
 def _check_names(parameters: Sequence[Parameter]) -> None:

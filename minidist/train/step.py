@@ -20,20 +20,20 @@ be empty, and is run all the same, since its reductions take all ranks.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from math import isfinite, sqrt
 from typing import Any
 
 import numpy as np
 
 from minidist.arrays import Array, to_host
-from minidist.bounds import bounds, share
+from minidist.bounds import share
 from minidist.collectives import ring
 from minidist.comm import Comm
 from minidist.errors import ConfigError, DivergedError
 from minidist.nn import At
 from minidist.nn.activations import alive
+from minidist.parallel.data import mean, micro_batches
 from minidist.parallel.watch import UNSEEN, Watch
 from minidist.parallel.zero import Zero
 from minidist.train.corpus import Corpus
@@ -121,14 +121,10 @@ class Step:
         self.sync.ledger.take("activations", nbytes)
         self._again += nbytes
 
-    def _slice(self, step: int) -> At:
-        return self._at(step, *share(self.data, self.batch))
-
     def _micro_batches(self, step: int) -> list[At]:
         """The parts of this rank's slice, some perhaps empty."""
-        mine = self._slice(step)
-        cut = bounds(len(mine.samples), self.micro_batches)
-        return [replace(mine, samples=mine.samples[a:b]) for a, b in pairwise(cut)]
+        parts = micro_batches(self.data, self.batch, self.micro_batches)
+        return [self._at(step, start, stop) for start, stop in parts]
 
     def _valid(self, at: At) -> int:
         return int((to_host(self.corpus.labels(at)) >= 0).sum())
@@ -192,5 +188,4 @@ def evaluate(units: Sequence[Any], corpus: Corpus, comm: Comm, xp: Any, batch: i
         for unit in units:
             x, _ = unit.forward(x, at)
         sums += float(to_host(x)), int((to_host(corpus.labels(at)) >= 0).sum())
-    loss, count = ring.all_reduce(comm, sums).tolist()
-    return float(loss / max(1.0, count))
+    return mean(comm, *sums)

@@ -12,7 +12,7 @@ from minidist.comm import Link, run
 from minidist.errors import ConfigError, StepError
 from minidist.nn import Parameter
 from minidist.parallel.bucket import GRADIENTS
-from minidist.parallel.data import DataParallel, ParameterByParameter
+from minidist.parallel.data import DataParallel, ParameterByParameter, mean, micro_batches
 from minidist.parallel.mesh import Mesh
 from minidist.testing import fake_device
 from minidist.testing.mutants import mutate
@@ -326,6 +326,65 @@ def test_it_runs_on_a_device_that_refuses_host_functions(seed):
     assert [norm for norm, _ in results] == run(plain, ranks=3)
     for _, grads in results:
         assert np.array_equal(grads["tied 0"], 2 * total(3, vector("tied 0", 7)))
+
+
+# --- the batch, and means over ranks --------------------------------------------------------------
+
+
+def check_cut(batch, ranks, parts, kind=micro_batches):
+    """All ranks' pieces, one after the other, are the batch; sizes differ by one on each level."""
+    pieces = run(kind, batch, parts, ranks=ranks)
+    assert [len(own) for own in pieces] == [parts] * ranks
+    flat = [sample for own in pieces for start, stop in own for sample in range(start, stop)]
+    assert flat == list(range(batch))
+    each = [sum(stop - start for start, stop in own) for own in pieces]
+    assert max(each) - min(each) <= 1
+    for own in pieces:
+        sizes = [stop - start for start, stop in own]
+        assert max(sizes) - min(sizes) <= 1
+
+
+@given(st.integers(0, 40), st.integers(1, 6), st.integers(1, 5))
+def test_each_sample_is_in_one_micro_batch_of_one_rank(batch, ranks, parts):
+    check_cut(batch, ranks, parts)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("share(comm, batch)", "0, batch"),
+        ("start + a, start + b", "a, b"),
+        ("bounds(stop - start, parts)", "bounds(batch, parts)"),
+    ],
+)
+def test_a_wrong_cut_of_the_batch_is_seen(old, new):
+    with pytest.raises(AssertionError):
+        check_cut(7, 3, 2, mutate(micro_batches, old, new))
+
+
+def check_mean(kind=mean):
+    """torchtitan#1842: three losses of 1 here and one of 9 there have the mean 3, not 5."""
+    have = [(3.0, 3), (9.0, 1), (0.0, 0)]
+    for ranks in (2, 3):
+        assert run(lambda comm: kind(comm, *have[comm.rank]), ranks=ranks) == [3.0] * ranks
+    assert run(lambda comm: kind(comm, 0.0, 0), ranks=2) == [0.0, 0.0]
+
+
+def test_a_mean_over_ranks_goes_by_counts():
+    check_mean()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("[total, count]", "[total / max(1, count), 1]"),
+        ("max(1.0, count)", "comm.size"),
+        ("max(1.0, count)", "count"),
+    ],
+)
+def test_a_mean_of_means_is_seen(old, new):
+    with pytest.raises((AssertionError, ZeroDivisionError)):
+        check_mean(mutate(mean, old, new))
 
 
 # --- the rings run while units compute ----------------------------------------------------------

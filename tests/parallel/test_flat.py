@@ -125,14 +125,21 @@ def test_buckets_are_joined_from_the_last_unit_until_they_have_enough(elements, 
     ("old", "new"),
     [
         ("joined[-1].size < elements", "joined[-1].size <= elements"),
-        ("reverse=True", "reverse=False"),
-        ("if len(us) == 1]", "]"),
+        ("in reversed(groups)", "in groups"),
+        ("(*g.users, *last.users)", "(*last.users, *g.users)"),
+        ("joined[::-1]", "joined"),
     ],
 )
 def test_a_wrong_join_is_seen(old, new):
-    broken = rebind(group, _join=mutate(flat._join, old, new))
+    by_user = rebind(flat._by_user, join=mutate(flat.join, old, new))
     with pytest.raises(AssertionError):
-        check_all_groups(broken)
+        check_all_groups(rebind(group, _by_user=by_user))
+
+
+def test_a_shared_table_that_is_joined_is_seen():
+    broken = mutate(flat._by_user, "if len(us) == 1]", "]")
+    with pytest.raises(AssertionError):
+        check_all_groups(rebind(group, _by_user=broken))
 
 
 def test_what_is_reduced_or_trained_otherwise_is_not_joined():

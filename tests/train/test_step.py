@@ -9,15 +9,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from minidist.arrays import to_host
+from minidist.bounds import share
 from minidist.comm import run
 from minidist.errors import DivergedError, MinidistError
 from minidist.nn import DecoderConfig, Parameter, build_decoder
-from minidist.parallel.data import DataParallel
+from minidist.parallel.data import DataParallel, micro_batches
 from minidist.parallel.mesh import Mesh
 from minidist.parallel.watch import UNSEEN
 from minidist.parallel.zero import Zero
 from minidist.testing import fake_device
-from minidist.testing.mutants import mutate
+from minidist.testing.mutants import mutate, rebind
 from minidist.train.corpus import Corpus, Text
 from minidist.train.optimizer import SGD, AdamW
 from minidist.train.step import Step, evaluate
@@ -115,7 +116,7 @@ MUTANTS = {
     "the divisor is the rank's own count": (
         Step,
         "total = self._valid(self._at(step, 0, self.batch))",
-        "total = self._valid(self._slice(step))",
+        "total = self._valid(self._at(step, *share(self.data, self.batch)))",
     ),
     "mean over ranks": (Step, "/ total if total", "/ total / self.comm.size if total"),
     "mean over micro-batches": (
@@ -129,24 +130,24 @@ MUTANTS = {
         "self.sync.begin(watch); loss += self._forward_backward",
     ),
     "an incomplete last micro-batch is dropped": (
-        Step,
-        "bounds(len(mine.samples), self.micro_batches)",
-        "[i * (len(mine.samples) // self.micro_batches) for i in range(self.micro_batches + 1)]",
+        micro_batches,
+        "bounds(stop - start, parts)",
+        "[i * ((stop - start) // parts) for i in range(parts + 1)]",
     ),
     "an empty micro-batch is not run": (
-        Step,
-        "for a, b in pairwise(cut)]",
-        "for a, b in pairwise(cut) if a < b]",
+        micro_batches,
+        "in pairwise(bounds(stop - start, parts))]",
+        "in pairwise(bounds(stop - start, parts)) if a < b]",
     ),
     "every rank takes the whole batch": (
-        Step,
-        "*share(self.data, self.batch)",
-        "0, self.batch",
+        micro_batches,
+        "share(comm, batch)",
+        "0, batch",
     ),
     "every rank takes the first samples": (
-        Step,
-        "*share(self.data, self.batch)",
-        "0, self.batch // self.data.size",
+        micro_batches,
+        "share(comm, batch)",
+        "0, batch // comm.size",
     ),
     "every step takes the same samples": (
         Step,
@@ -174,8 +175,11 @@ DATA_MUTANTS = {
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_wrong_step_is_seen(name):
     target, old, new = MUTANTS[name]
+    broken = mutate(target, old, new, share=share)
+    if target is micro_batches:
+        broken = rebind(Step, micro_batches=broken)
     with pytest.raises((AssertionError, MinidistError, ValueError)):
-        check_witnesses(mutate(target, old, new))
+        check_witnesses(broken)
 
 
 @pytest.mark.parametrize("name", DATA_MUTANTS)
