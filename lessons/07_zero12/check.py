@@ -5,6 +5,7 @@ to a weight that was 0: so what a rank holds says what was summed, and what was 
 """
 
 from fractions import Fraction
+from functools import partial
 from itertools import product
 from types import SimpleNamespace
 
@@ -28,8 +29,7 @@ from minidist.nn import Parameter
 from minidist.parallel.bucket import GRADIENTS, PARAMETERS
 from minidist.parallel.mesh import Mesh
 from minidist.plan.memory import CUT_FROM, State
-from minidist.testing.sharded import Holder, machine, reduce, whole
-from minidist.train.optimizer import AdamW
+from minidist.testing.sharded import Holder, machine, reduce, trained, whole
 
 STAGES = (0, 1, 2)
 FEW = (1, 2, 3, 4)
@@ -218,32 +218,18 @@ def test_update(exercise):
         compare(law, f"{world.name}, stage {stage}, factor 2", want, found, describe)
 
 
-def trained(comm, n, stage, dtype, zero, bucket):
-    """Parameters on a rank after three steps of AdamW, and what is out of date then."""
-    own = Parameter("w", (n, 2), init=1.0), Parameter("v", (n,), init=1.0)
-    unit = Holder(comm, *own)
-    made = machine(Mesh(comm), stage, [unit], AdamW(), dtype=dtype, zero=zero, bucket=bucket)
-    for step in range(1, 4):
-        values = np.float32(step + comm.rank)
-        reduce(made, lambda p: values * p.initial(0, p.size).round(2).astype(np.float32))
-        made.update(0.1, step, 0.5)
-    return np.concatenate(list(whole(made))).astype(float)
-
-
 SAME = "all stages are the same training: what is kept differs, and not one bit of the result."
 
 
-def check_same(zero=None, bucket=None):
-    """Stages 1 and 2 with these methods are stage 0 of the package, bit for bit."""
-    for world, dtype in product((World(r, n) for r in FEW for n in (1, 3)), DTYPES):
-        want = run_all(world, trained, 0, np.dtype(dtype), None, None)
+def check_same(**yours):
+    """Every stage with these methods is stage 0 of the package, bit for bit."""
+    for ranks, n, dtype in product(FEW, (1, 3), (np.float32, ml_dtypes.bfloat16)):
+        world = World(ranks, n)
+        want = run_all(world, trained, 0, dtype)
         for stage in STAGES:
-            found = run_all(world, trained, stage, np.dtype(dtype), zero, bucket)
+            found = run_all(world, partial(trained, **yours), stage, dtype)
             name = f"{world.name}, {np.dtype(dtype).name}, stage {stage}, after 3 steps"
             compare(SAME, name, want, found, plain)
-
-
-DTYPES = (np.float32, ml_dtypes.bfloat16)
 
 
 def test_update_equals_data_parallel(exercise):

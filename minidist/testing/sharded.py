@@ -13,11 +13,15 @@ from typing import Any
 import numpy as np
 
 from minidist.arrays import Array
+from minidist.bounds import bounds
+from minidist.collectives import Started
 from minidist.comm import Comm
 from minidist.nn import At, Later, Parameter, Shard
 from minidist.parallel.bucket import Bucket
 from minidist.parallel.mesh import Mesh
 from minidist.parallel.zero import Rule, Zero
+from minidist.testing.coded import NOTHING, coded
+from minidist.train.optimizer import AdamW
 
 Gradient = Callable[[Parameter], Array]
 Methods = Mapping[str, Callable[..., Any]]
@@ -114,3 +118,73 @@ def whole(zero: Zero) -> Iterable[Array]:
     """Yield a copy of each bucket's parameters as layers read them. All ranks call it."""
     for b in zero.gathered():
         yield b.flat.copy()
+
+
+def odd_model(comm: Comm, n: int) -> list[Holder]:
+    """Return units with a shared table, a scalar, nothing at all, matrices: n elements or more."""
+    table = Parameter("table", (n, 2), init=1.0)
+    empty, g = Parameter("empty", (0,)), Parameter("g", (n,), init="ones")
+    return [
+        Holder(comm, table, Parameter("scalar", (), init="ones")),
+        Holder(comm, empty, g),
+        Holder(comm, Parameter("matrix", (3, n), init=1.0)),
+        Holder(comm, table),
+    ]
+
+
+def trained(
+    comm: Comm, n: int, stage: int, dtype: Any, micro_batches: int = 1, **methods: Any
+) -> Array:
+    """Return all parameters of the odd model in float64, after three clipped steps of AdamW.
+
+    Gradients depend on the parameters, so a rank that reads old ones is found out. They are whole
+    sixteenths, and their sums exact in any order: every stage must give the same bits.
+    """
+
+    def gradient(p: Parameter) -> Array:
+        return (16 * p.data.astype(np.float32)).round() / 16 * (1 + comm.rank)
+
+    made = machine(Mesh(comm), stage, odd_model(comm, n), AdamW(), dtype=dtype, **methods)
+    for step in range(1, 4):
+        reduce(made, gradient, micro_batches)
+        made.update(0.1, step, 0.5)
+    return np.concatenate(list(whole(made))).astype(float)
+
+
+# --- buffers that tell what is in them ------------------------------------------------------------
+
+
+def room(bucket: Bucket) -> Array:
+    """Return the room that a bucket makes for its whole buffer, with NOTHING but the own chunk."""
+    flat = Bucket._room(bucket)
+    if flat is not bucket.stored:
+        own = flat[bucket.chunk].copy()
+        flat[...] = NOTHING
+        flat[bucket.chunk] = own
+    return flat
+
+
+def tell_owners(bucket: Bucket, times: int = 1) -> None:
+    """Fill the chunk that a rank owns with coded numbers, as an update by every owner does."""
+    mine = bucket.stored if bucket.stage == 3 else bucket.stored[bucket.chunk]
+    mine[...] = times * coded(bucket.comm.rank, bucket.layout.size)[bucket.chunk]
+    bucket.stale = bucket.stage in (1, 2) and bucket.comm.size > 1
+
+
+def owners(ranks: int, n: int, times: int = 1) -> Array:
+    """Return what `tell_owners` makes of a whole buffer: each chunk from its owner."""
+    cut = bounds(n, ranks)
+    return times * np.concatenate([coded(r, n)[cut[r] : cut[r + 1]] for r in range(ranks)])
+
+
+def seen(bucket: Bucket) -> Array:
+    """Return a copy of what a layer reads of a bucket of one parameter, or None."""
+    (p,) = bucket.layout.parameters
+    return None if p.data is None else p.data.copy()
+
+
+def drain(comm: Comm) -> None:
+    """End what is still in flight, so that a check can say what is wrong with it."""
+    for started in list(comm.state.started):
+        assert isinstance(started, Started)
+        started.wait()
