@@ -18,15 +18,24 @@ FOUND = (AssertionError, MinidistError, ValueError, IndexError, TypeError, Attri
 HEADINGS = ["Question", "Predict", "Run", "Observe", "Change and check"]
 FILES = ["README.md", "exercise.py", "check.py", "mutants.py", "demo.py", "figure.svg"]
 
-every_lesson = pytest.mark.parametrize("lesson", LESSONS, ids=lambda lesson: lesson.id)
+
+def case(lesson, *more):
+    """Parameters of a test; those of a lesson about kernels need a compiler."""
+    kernels = any(".cu:" in blank.solution for blank in lesson.blanks)
+    return pytest.param(lesson, *more, marks=[pytest.mark.kernel] if kernels else [])
+
+
+every_lesson = pytest.mark.parametrize(
+    "lesson", [*map(case, LESSONS)], ids=lambda lesson: lesson.id
+)
 every_blank = pytest.mark.parametrize(
     ("lesson", "blank"),
-    [(lesson, blank) for lesson in LESSONS for blank in lesson.blanks],
+    [case(lesson, blank) for lesson in LESSONS for blank in lesson.blanks],
     ids=lambda value: value.id,
 )
 every_mutant = pytest.mark.parametrize(
     ("lesson", "mutant"),
-    [(lesson, mutant) for lesson in LESSONS for mutant in subject.mutants(lesson)],
+    [case(lesson, mutant) for lesson in LESSONS for mutant in subject.mutants(lesson)],
     ids=lambda value: value.id if isinstance(value, manifest.Lesson) else value.name,
 )
 
