@@ -17,7 +17,7 @@ from typing import Any
 from minidist import cuda
 from minidist.cuda.limits import Size
 from minidist.cuda.source import blank, kernels_folder, line_of
-from minidist.errors import LessonError
+from minidist.errors import CompileError, LessonError
 from minidist.testing.mutants import MutantError
 
 LEFT = re.compile(r'\bTODO\(\s*((?:"(?:\\.|[^"\\\n])*"\s*)+)\)')
@@ -47,8 +47,19 @@ class TextKernel:
         """Launch it as `minidist.cuda` does. A blank raises NotImplementedError."""
         if left := LEFT.search(self.source()):
             raise NotImplementedError("".join(re.findall(r'"((?:\\.|[^"\\])*)"', left[1])))
+        self._check_braces()
         module = cuda.load(code=self._alone()) if self.changed else cuda.load(self.path)
         module.get_function(self.name)(grid, block, args, shared_mem)
+
+    def _check_braces(self) -> None:
+        """Say of which kernel a brace is missing, which compilers tell of others."""
+        found = {part.name for part in parts_of(self.text)}
+        for entry in re.finditer(rf"{ENTRY}[^()]*\b(\w+)\s*\(", blank(self.text)):
+            if entry[1] not in found:
+                place = f"{self.path}:{line_of(self.text, entry.start())}"
+                raise CompileError(
+                    f"the braces of {entry[1]}, or of what stands before it, do not match: {place}"
+                )
 
     def _alone(self) -> str:
         """What is compiled of a wrong version: not the whole file, but with its lines."""
@@ -76,7 +87,7 @@ class TextKernel:
         return [part for part in every if part.name in wanted]
 
     def _broken(self, plain: str) -> Part:
-        """A kernel whose braces do not match, as far as it goes: the compiler knows more."""
+        """A kernel whose braces do not match, as far as it goes."""
         begin = re.search(rf"{ENTRY}[^()]*\b{self.name}\s*\(", plain)
         if not begin:
             raise LessonError(

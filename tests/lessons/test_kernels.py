@@ -70,10 +70,10 @@ def test_a_mutant_changes_one_place_of_what_it_uses(file):
         twice.mutated("TODO", "")
 
 
-@pytest.mark.kernel
-def test_a_brace_that_is_missing_is_the_compilers_affair(file):
-    file.write_text(TEXT.replace("void each(float* y, int n, Op op) {", "void each(float* y) {{"))
-    with pytest.raises(CompileError, match=r"exercise\.cu"):
+@pytest.mark.parametrize("change", ["twice(float* y, int n) {{", "twice(float* y, int n) {}}"])
+def test_braces_that_do_not_match_are_told(file, change):
+    file.write_text(TEXT.replace("twice(float* y, int n) {", change))
+    with pytest.raises(CompileError, match=r"^the braces of \w+, or of .*exercise\.cu:\d+$"):
         run(kernels.kernel(file, "twice"))
     with pytest.raises(NotImplementedError, match=r"^04\.1"):
         run(kernels.kernel(file, "left"))
