@@ -127,7 +127,7 @@ def odd_model(comm: Comm, n: int) -> list[Holder]:
     return [
         Holder(comm, table, Parameter("scalar", (), init="ones")),
         Holder(comm, empty, g),
-        Holder(comm, Parameter("matrix", (3, n), init=1.0)),
+        Holder(comm, Parameter("matrix", (3, n), init=1.0), Parameter("b", (n,), init=1.0)),
         Holder(comm, table),
     ]
 
