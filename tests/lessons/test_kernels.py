@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from minidist.cuda.source import kernels_folder
-from minidist.errors import CompileError, KernelFault, LessonError
-from minidist.learn import kernels
+from minidist.errors import CompileError, KernelFault, LessonError, NoCompilerError
+from minidist.learn import kernels, manifest, report
 from minidist.testing.mutants import MutantError
 
 TEXT = """#include "minidist.cuh"
@@ -77,6 +77,15 @@ def test_braces_that_do_not_match_are_told(file, change):
         run(kernels.kernel(file, "twice"))
     with pytest.raises(NotImplementedError, match=r"^04\.1"):
         run(kernels.kernel(file, "left"))
+
+
+def test_without_a_compiler_the_check_says_what_to_install(file, monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(NoCompilerError) as told:
+        run(kernels.kernel(file, "twice"))
+    said = report.explain(told.value, manifest.find(manifest.load(), "04"), "test_add_f32")
+    assert said.startswith("NoCompilerError: CXX=no-such-compiler is no C++ compiler here")
+    assert "apt-get install g++" in said.splitlines()[0]
 
 
 def test_a_kernel_that_has_gone_is_told(file):
