@@ -4,32 +4,28 @@ Small worlds come first: 1, 2, 3 ranks, 1, 2, 3 micro-batches. The last test put
 and trains a small decoder: k micro-steps on n ranks are one step of one process.
 """
 
-from itertools import pairwise
+from itertools import pairwise, product
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
 
 from minidist.comm import Link, run
 from minidist.learn.laws import LawBroken, compare, counted, plain
-from minidist.nn import At, DecoderConfig, Parameter, allocate, build_decoder
-from minidist.ops.random import bits, uniform
+from minidist.nn import Parameter
 from minidist.parallel import flat
 from minidist.parallel.data import DataParallel
 from minidist.parallel.flat import Group
 from minidist.parallel.mesh import Mesh
+from minidist.testing.microsteps import BATCH, differences, on_ranks, one_process
 from minidist.testing.sharded import drain
 
 RANKS, PARTS = (1, 2, 3, 4), (1, 2, 3)
 
 
-class Unit:
+def unit(*own):
     """A unit that owns parameters and computes nothing."""
-
-    def __init__(self, *own):
-        self.own = own
-
-    def parameters(self):
-        return self.own
+    return SimpleNamespace(parameters=lambda: own)
 
 
 def vector(name, size=2, **how):
@@ -39,6 +35,10 @@ def vector(name, size=2, **how):
 def yours(**methods):
     """DataParallel with some methods of the exercise."""
     return type("YourDataParallel", (DataParallel,), methods)
+
+
+def in_parts(parts):
+    return "1 micro-batch" if parts == 1 else f"{parts} micro-batches"
 
 
 # --- 05.1, 05.2, 05.3 -----------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_micro_batches(exercise):
                 got = run(exercise.micro_batches, batch, parts, ranks=ranks)
                 own = dealt(0, batch, ranks)
                 want = [dealt(start, stop - start, parts) for start, stop in own]
-                world = f"{counted(ranks, 'rank')}, batch {batch}, {parts} parts"
+                world = f"{counted(ranks, 'rank')}, batch {batch}, {in_parts(parts)}"
                 compare(law, world, [*map(pairs, want)], [*map(pairs, got)], str, "take")
 
 
@@ -138,17 +138,15 @@ def test_join(exercise):
 
 def models():
     """Lists of units, smallest first; in the last one two units share a table."""
-    tied = vector("tied")
-    yield "1 unit", [Unit(vector("a"))]
-    yield "2 units", [Unit(vector("a")), Unit(vector("b", 3))]
-    yield (
-        "3 units, 0 and 2 share a table",
-        [
-            Unit(tied),
-            Unit(vector("a"), vector("frozen", trainable=False)),
-            Unit(vector("b"), tied),
-        ],
-    )
+    tied, frozen = vector("tied"), vector("frozen", trainable=False)
+    return [
+        ("1 unit", [unit(vector("a"))]),
+        ("2 units", [unit(vector("a")), unit(vector("b", 3))]),
+        (
+            "3 units, 0 and 2 share a table",
+            [unit(tied), unit(vector("a"), frozen), unit(vector("b"), tied)],
+        ),
+    ]
 
 
 def share_of(rank, part):
@@ -177,23 +175,20 @@ def two_steps(comm, kind, units, parts, poll=True):
 
 def check_sums(law, kind, **how):
     """Every rank ends with the sum over ranks, micro-batches and users."""
-    for ranks in RANKS[:3]:
-        for parts in PARTS[:2]:
-            for index, (name, _) in enumerate(models()):
+    for ranks, index, parts in product(RANKS[:3], range(3), PARTS[:2]):
 
-                def program(comm, index=index, parts=parts):
-                    return two_steps(comm, kind, [*models()][index][1], parts, **how)  # fmt: skip
+        def program(comm, index=index, parts=parts):
+            return two_steps(comm, kind, models()[index][1], parts, **how)
 
-                found = run(program, ranks=ranks, links=Link(1e-3, 1e6))
-                users = [p.name for u in [*models()][index][1] for p in u.parameters()]
-                total = sum(share_of(r, k) for r in range(ranks) for k in range(parts))
-                world = (
-                    f"{counted(ranks, 'rank')}, {counted(parts, 'micro-batch')}, {name}; rank r "
-                    "adds r + 1, and in micro-batch 1 ten times that"
-                )
-                for p, first in found[0].items():
-                    want = np.full(first.size, users.count(p) * total)
-                    compare(f"{law}", f"{world}: {p}", [want] * ranks, [f[p] for f in found], plain)
+        found = run(program, ranks=ranks, links=Link(1e-3, 1e6))
+        name, units = models()[index]
+        users = [p.name for u in units for p in u.parameters()]
+        total = sum(share_of(r, k) for r in range(ranks) for k in range(parts))
+        rest = "; rank r adds r + 1" + (", then ten times that" if parts > 1 else "")
+        world = f"{counted(ranks, 'rank')}, {in_parts(parts)}, {name}{rest}"
+        for p, first in found[0].items():
+            want = np.full(first.size, users.count(p) * total)
+            compare(law, f"{world}: {p}", [want] * ranks, [f[p] for f in found], plain)
 
 
 def test_ready(exercise):
@@ -214,7 +209,7 @@ def test_ready_at_once(exercise):
     )
 
     def program(comm):
-        units = [*models()][-1][1]
+        units = models()[-1][1]
         sync = yours(ready=exercise.ready)(units, Mesh(comm), np.float64)
         sync.begin()
         told, seen = [], set()
@@ -240,8 +235,9 @@ UNITS, ALONE = 8, 0.8  # units that compute for 1 s each; the ring of a bucket t
 
 def seconds(comm, kind):
     """Virtual seconds of backward, from the last unit to the first, until all sums are there."""
-    units = [Unit(vector(f"p{i}", 1000)) for i in range(UNITS)]
-    units[3].own += (vector("frozen", 5, trainable=False),)
+    own = [[vector(f"p{i}", 1000)] for i in range(UNITS)]
+    own[3].append(vector("frozen", 5, trainable=False))
+    units = [unit(*parameters) for parameters in own]
     sync = kind(units, Mesh(comm), np.float64)
     comm.barrier()
     start = comm.time
@@ -266,7 +262,7 @@ def test_poll(exercise):
     best = max(run(seconds, DataParallel, ranks=4, links=wire))
     took = max(run(seconds, yours(poll=exercise.poll), ranks=4, links=wire))
     hidden = 1 - (took - UNITS) / (UNITS * ALONE)
-    if took > best + 1e-9:
+    if took > 1.02 * best:
         table = (
             f"computation alone            {UNITS:5.2f} s   8 units of 1 s\n"
             f"communication alone          {UNITS * ALONE:5.2f} s   8 rings\n"
@@ -274,9 +270,8 @@ def test_poll(exercise):
             f"together, with your poll     {took:5.2f} s   {max(0.0, hidden):.0%} of the "
             "communication is hidden"
         )
-        raise LawBroken(
-            law, f"4 ranks: backward should take {best:.2f} s, takes {took:.2f} s", table
-        )
+        told = f"4 ranks: backward should take {best:.2f} s, takes {took:.2f} s"
+        raise LawBroken(law, told, table)
 
 
 # --- 05.6: the whole ------------------------------------------------------------------------------
@@ -291,91 +286,25 @@ def test_finish(exercise):
     check_sums(law, yours(finish=exercise.finish), poll=False)
 
 
-LENGTH, BATCH, VOCABULARY = 4, 5, 11
-SHAPE = DecoderConfig(
-    layers=2, width=8, heads=2, groups=1, hidden=6, vocabulary=VOCABULARY, tied=True
-)
-
-
-def tokens(at, ahead=0):
-    """Tokens are a function of sample and position."""
-    numbers = bits(1, "token", at.samples[:, None], at.positions + ahead)
-    return (numbers % np.uint64(VOCABULARY)).astype(np.int64)
-
-
-def labels(at):
-    """The next token; a third of the labels do not count, so ranks have different counts."""
-    drop = uniform(1, "ignored", at.samples[:, None], at.positions) < 0.35
-    return np.where(drop, -1, tokens(at, 1))
-
-
-def place(start, stop, progress=lambda: None):
-    return At(0, True, np.arange(start, stop), np.arange(LENGTH), progress)
-
-
-def valid(at):
-    return int((labels(at) >= 0).sum())
-
-
-def micro_step(units, at, scale, report):
-    """Forward and backward of one micro-batch; return the sum of its losses."""
-    x, contexts = tokens(at), []
-    for unit in units:
-        x, context = unit.forward(x, at)
-        contexts.append(context)
-    dy = scale
-    for index in reversed(range(len(units))):
-        dy = units[index].backward(contexts.pop(), dy)
-        report(index)
-    return float(x)
-
-
-def one_process():
-    """Loss and gradients of the whole batch, without any of this lesson."""
-    units = build_decoder(SHAPE, labels)
-    own = list(dict.fromkeys(p for unit in units for p in unit.parameters()))
-    allocate(own, np.float64, gradients=True)
-    at = place(0, BATCH)
-    loss = micro_step(units, at, 1 / valid(at), lambda unit: None)
-    return loss / valid(at), {p.name: p.grad for p in own}
-
-
-def on_ranks(comm, exercise, parts):
-    """The same by the six functions of the exercise."""
-    kind = yours(ready=exercise.ready, poll=exercise.poll, finish=exercise.finish)
-    units = build_decoder(SHAPE, labels)
-    sync = kind(units, Mesh(comm), np.float64, bucket_bytes=3000)
-    scale = 1 / valid(place(0, BATCH))  # every rank counts the labels of the whole batch
-    sync.begin()
-    total = count = 0
-    for part, (start, stop) in enumerate(exercise.micro_batches(comm, BATCH, parts)):
-        at = place(start, stop, sync.poll)
-        last = part == parts - 1
-        total += micro_step(units, at, scale, lambda unit, last=last: sync.ready(unit, last))
-        count += valid(at)
-    sync.finish()
-    return exercise.mean(comm, total, count), {p.name: p.grad for p in sync.parameters()}
-
-
 def test_finish_and_all_the_rest(exercise):
     """05.6  k micro-steps on n ranks are one step of one process."""
     law = (
         "loss and gradients are those of one process that works on the whole batch, up to the "
         "rounding of float64: on any number of ranks, in any number of micro-batches."
     )
-    loss, grads = one_process()
+    kind = yours(ready=exercise.ready, poll=exercise.poll, finish=exercise.finish)
+    right = one_process()
     for ranks in (*RANKS, 7):
         for parts in PARTS[:2]:
             with patch.object(flat, "join", exercise.join):
-                found = run(on_ranks, exercise, parts, ranks=ranks)
-            world = f"{counted(ranks, 'rank')}, {counted(parts, 'micro-batch')}, batch {BATCH}"
-            got = [differences(loss, grads, *one) for one in found]
+                how = kind, exercise.micro_batches, exercise.mean
+                found = run(on_ranks, parts, *how, ranks=ranks)
+            world = f"{counted(ranks, 'rank')}, {in_parts(parts)}, batch {BATCH}"
+            got = [in_words(differences(right, one)) for one in found]
             compare(law, world, ["all as in one process"] * ranks, got, str)
 
 
-def differences(loss, grads, my_loss, mine):
-    """What is not as in one process, in words."""
-    off = {name: float(np.abs(mine[name] - g).max()) for name, g in grads.items()}
-    off["the loss"] = abs(my_loss - loss)
+def in_words(off):
+    """What is not as in one process."""
     wrong = [f"{name} off by {by:.1e}" for name, by in off.items() if not by <= 1e-10]
     return ", ".join(wrong[:2]) or "all as in one process"

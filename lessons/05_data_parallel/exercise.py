@@ -12,7 +12,7 @@ training step calls like this (minidist/parallel/data.py and minidist/train/step
     for each micro-batch of this rank:
         forward
         for unit in N - 1, ... 1, 0:            backward goes from the last unit to the first
-            backward of the unit                adds to the gradients; calls self.poll() now and then
+            backward of the unit                adds to the gradients, and polls: self.poll()
             self.ready(unit, last)              last: this was the last micro-batch
     self.finish()                               now every rank has the sum of all gradients
 

@@ -36,8 +36,8 @@ MUTANTS = [
         "05.3",
         "in reversed(groups)",
         "in groups",
-        "The bucket that is left over is then that of the last units, which backward reaches first; "
-        "and the ring of the first units, which nothing can hide, is a full one.",
+        "The bucket that is left over is then that of the last units, which backward reaches "
+        "first; and the ring of the first units, which nothing can hide, is a full one.",
     ),
     Mutant(
         "one unit too many in a bucket",
@@ -58,7 +58,7 @@ MUTANTS = [
         "the first micro-batch is reduced, the last one is not",
         "05.4",
         "if final or (b.stage >= 2 and reported | finished == b.users):",
-        "if b.ring is None and reported == b.users:",
+        "if b.ring is None:",
         "modelscope/FunASR#3472: off by one in when to synchronise, and ranks went apart. With one "
         "micro-batch a step it is right.",
     ),
