@@ -105,33 +105,31 @@ def all_owners(world, times=1):
     return [sharded.owners(world.ranks, world.n, times)] * world.ranks
 
 
-def around(world):
-    """The elements that each rank sends in one gather: all but the chunk of its right neighbour."""
-    cut = bounds(world.n, world.ranks)
-    sizes = [b - a for a, b in pairwise(cut)]
-    return [world.n - sizes[(r + 1) % world.ranks] for r in range(world.ranks)]
-
-
 def fetched(comm, n, stage, fetch):
-    """The buffer after three fetches and a hold, and the elements that were sent."""
+    """The buffer after three fetches and a hold, elements sent, and seconds waited in fetch."""
     b = one_bucket(comm, n, stage, fetch=fetch)
+    start = comm.time
     for _ in range(3):
         b.fetch()
+    waited = comm.time - start
     b.hold()
     b.fetch()
     sharded.drain(comm)
-    return b.flat.copy(), comm.traffic.by[PARAMETERS].bytes // 8
+    return b.flat.copy(), comm.traffic.by[PARAMETERS].bytes // 8, waited
 
 
 def test_fetch(exercise):
     """08.2  a buffer that is not here or stale is gathered once, uneven and empty chunks too."""
     law = "what is not here, or out of date, is gathered from its owners before it is used."
+    start = "fetch only starts: the messages travel while something else is computed."
     once = "what is here, or on its way, is not gathered again: each fetch after the first is free."
     for stage, world in product((3, 1), small((*FEW, 5))):
-        found = run_all(world, fetched, stage, exercise.fetch)
+        found = run_all(world, fetched, stage, exercise.fetch, links=lambda a, b: SLOW)
         name = f"{world.name}, stage {stage}, fetch three times"
-        compare(law, name, all_owners(world), [x for x, _ in found], describe)
-        compare(once, name, around(world), [sent for _, sent in found], elements, "send")
+        flats, sent, waited = zip(*found, strict=True)
+        compare(law, name, all_owners(world), flats, describe)
+        compare(once, name, sharded.gather_sends(world.ranks, world.n), sent, elements, "send")
+        compare(start, name, [0.0] * world.ranks, waited, seconds, "wait")
 
 
 def elements(count):
@@ -153,7 +151,7 @@ def held(comm, n, stage, hold):
     b.hold()
     third = sharded.seen(b)
     sharded.drain(comm)
-    return first, second, third
+    return first, second, third, comm.traffic.by[PARAMETERS].bytes // 8
 
 
 def test_hold(exercise):
@@ -169,6 +167,9 @@ def test_hold(exercise):
             want = all_owners(world, 2 if i == 2 else 1)
             name = f"{world.name}, stage {stage}, {case}"
             compare(law, name, want, [one[i] for one in found], describe)
+        twice = [2 * sent for sent in sharded.gather_sends(world.ranks, world.n)]
+        law, name = "one gather after each update.", f"{world.name}, stage {stage}, in all"
+        compare(law, name, twice, [one[3] for one in found], elements, "send")
 
 
 def released(comm, n, stage, release):
@@ -245,12 +246,12 @@ def test_using(exercise):
 def check_hidden(name, world, using, order):
     """On two ranks a gather is one exchange, which a unit that computes hides, to the last bit."""
     if world.ranks == 2:
-        law = "the next unit's parameters travel while this one computes: only the first cost time."
+        law = "while a unit computes the next one is gathered: only the first gather takes time."
         found = run_all(world, through, using, order, links=lambda a, b: SLOW)
         longest = -(-world.n // 2)
         want = [UNITS * 100.0 + 1 + n for n in (world.n - longest, longest)]
-        took = [one[2] for one in found]
-        compare(law, f"{name}, 100 s each, slow links", want, took, seconds, "take")
+        name = f"{name}, 100 s each, slow links"
+        compare(law, name, want, [one[2] for one in found], seconds, "take")
 
 
 # --- 08.6 -----------------------------------------------------------------------------------------

@@ -177,6 +177,13 @@ def owners(ranks: int, n: int, times: int = 1) -> Array:
     return times * np.concatenate([coded(r, n)[cut[r] : cut[r + 1]] for r in range(ranks)])
 
 
+def gather_sends(ranks: int, n: int) -> list[int]:
+    """Return the elements that each rank sends in a gather: all but its right neighbour's chunk."""
+    cut = bounds(n, ranks)
+    right = [(r + 1) % ranks for r in range(ranks)]
+    return [n - (cut[r + 1] - cut[r]) for r in right]
+
+
 def seen(bucket: Bucket) -> Array:
     """Return a copy of what a layer reads of a bucket of one parameter, or None."""
     (p,) = bucket.layout.parameters
