@@ -183,7 +183,7 @@ def shares(comm, n, stage, squares, tp):
 
 def test_squares(exercise):
     """07.4  each element counts once in the norm, at every stage, beside copies too."""
-    for world, stage, tp in product(small((1, 2, 3, 4, 6)), STAGES, (1, 2)):
+    for world, stage, tp in product(small((1, 2, 3, 4, 6)), (1, 2, 0), (1, 2)):
         if world.ranks % tp == 0:
             dp = world.ranks // tp
             total = np.arange(1.0, world.n + 1) * int("1" * dp)

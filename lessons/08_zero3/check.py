@@ -1,8 +1,7 @@
 """The laws of lesson 08, in the order of its blanks; a test is about the blank in its name.
 
-The machine that is checked has one method of yours at a time, and in the end all of them. Chunks
-hold coded numbers that tell the rank they come from, and fresh memory is filled with `nothing`, so
-that a layer that reads what has not arrived is found out: see minidist/testing/sharded.py.
+The machine has one method of yours at a time, and in the end all of them. Chunks tell the rank they
+come from, and fresh memory is filled with `nothing`: see minidist/testing/sharded.py.
 """
 
 from functools import partial
