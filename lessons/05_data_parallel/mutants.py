@@ -40,13 +40,6 @@ MUTANTS = [
         "first; and the ring of the first units, which nothing can hide, is a full one.",
     ),
     Mutant(
-        "one unit too many in a bucket",
-        "05.3",
-        "joined[-1].size < elements",
-        "joined[-1].size <= elements",
-        "A full bucket waits for one more unit. Sums are right, and every ring starts late.",
-    ),
-    Mutant(
         "a shared table is reduced when its first user reports",
         "05.4",
         "final = finished == b.users",
@@ -61,6 +54,14 @@ MUTANTS = [
         "if b.ring is None:",
         "modelscope/FunASR#3472: off by one in when to synchronise, and ranks went apart. With one "
         "micro-batch a step it is right.",
+    ),
+    Mutant(
+        "each ring is waited for at once",
+        "05.4",
+        "self._launch(b, final)",
+        "self._launch(b, final).wait()",
+        "All sums are right, in buckets and in backward order, and backward stands still for each "
+        "of them.",
     ),
     Mutant(
         "nobody polls",
