@@ -56,9 +56,8 @@ def dealt(first, n, parts):
 def test_micro_batches(exercise):
     """05.1  every sample of the batch is worked on once, by one rank, in one micro-batch."""
     law = (
-        "the pieces of all ranks, one after the other, are the batch, each sample once, on any "
-        "number of ranks: so what is learned does not depend on how many there are. Pieces differ "
-        "by one at most, the longer ones first."
+        "the pieces of all ranks, one after the other, are the batch, each sample once, however "
+        "many ranks there are. Pieces differ by one at most, the longer ones first."
     )
     for ranks, parts in product(RANKS, PARTS):
         for batch in range(2 * ranks * parts + 2):
@@ -120,9 +119,8 @@ def test_join(exercise):
                     want, taken, filled = [Group(tuple(units), own), *want], [], 0
             got = exercise.join(list(groups), elements)
             if shown(got) != shown(want):
-                head = f"units of {sizes} elements, at least {elements} in a bucket"
                 table = f"should be  {shown(want)}\nis         {shown(got)}"
-                raise LawBroken(law, head, table)
+                raise LawBroken(law, f"units of {sizes} elements, {elements} a bucket", table)
 
 
 def models():
@@ -263,9 +261,8 @@ def test_ready_goes_on(exercise):
 def test_poll(exercise):
     """05.5  the messages travel while units compute: most of them cost no time."""
     law = (
-        "while a rank computes, nobody looks after its rings, so poll looks after all that are in "
-        "flight, and does not wait for any. Then only the last bucket's ring, which starts when "
-        "nothing is left to compute, and what is lost between two polls are not hidden."
+        "poll looks after all rings in flight and waits for none. Then all is hidden but the last "
+        "ring, which starts when nothing is left to compute, and what is lost between two polls."
     )
     check_overlap(law, yours(poll=exercise.poll))
 
