@@ -1,7 +1,6 @@
 """The laws of lesson 05, in the order of its blanks; a test is about the blank in its name.
 
-Small worlds come first: 1, 2, 3 ranks, 1, 2, 3 micro-batches. The last test puts all six together
-and trains a small decoder: k micro-steps on n ranks are one step of one process.
+Small worlds come first. The last test puts all six together, in one step of a small decoder.
 """
 
 from itertools import pairwise, product
@@ -85,8 +84,8 @@ def test_mean(exercise):
         [(1, 2), (3, 1), (2, 1), (0, 4)],
     ):
         ranks, (sums, counts) = len(have), zip(*have, strict=True)
+        own = [(float(total), float(count)) for total, count in have]
         with np.errstate(all="ignore"):
-            own = [(float(total), float(count)) for total, count in have]
             got = run(lambda comm, own=own: exercise.mean(comm, *own[comm.rank]), ranks=ranks)
         world = f"{counted(ranks, 'rank')}, sums {[*sums]}, counts {[*counts]}"
         want = sum(sums) / max(1, sum(counts))
