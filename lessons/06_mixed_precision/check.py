@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minidist.errors import DivergedError
-from minidist.learn.laws import LARGER, LawBroken, World, compare, counted, run_all
+from minidist.learn.laws import LARGER, World, compare, counted, run_all
 from minidist.ops.half import named
+from minidist.testing.rows import compare_rows
 from minidist.testing.scaled import kept, training
 from minidist.train.optimizer import SGD, AdamW
 from minidist.train.precision import LossScale
@@ -22,22 +23,6 @@ from minidist.train.step import Step
 
 FEW = (1, 2, 3, 4)
 BIG = 2.0**24
-
-
-def told(law, world, rows, head=("", "should be", "is")):
-    """Raise LawBroken if two columns differ anywhere; rows are (name, should be, is)."""
-    wrong = [i for i, (_, want, got) in enumerate(rows) if want != got]
-    if not wrong:
-        return
-    first = wrong[0]
-    shown = [head] + [
-        (f"{'-> ' if i == first else ''}{name}", f"{want}", "the same" if want == got else f"{got}")
-        for i, (name, want, got) in enumerate(rows[: first + 4])
-    ]
-    left, middle = (max(len(row[i]) for row in shown) for i in (0, 1))
-    table = "\n".join(f"{a:>{left}}  {b:{middle}}  {c}".rstrip() for a, b, c in shown)
-    name, want, got = rows[first]
-    raise LawBroken(law, f"{world}: {name} should be {want}, is {got}", table)
 
 
 # --- 06.1 -----------------------------------------------------------------------------------------
@@ -69,11 +54,11 @@ def test_stalled(exercise):
         want = by_fractions(name, times, step)
         got = exercise.stalled(named(name), times, step)
         world = f"{name}, {times} times 2**{np.log2(step):.4g}"
-        told(ROUNDED, world, [*zip(("alone", "with a master"), want, got, strict=True)])
+        compare_rows(ROUNDED, world, [*zip(("alone", "with a master"), want, got, strict=True)])
     want = (1.0, 2.0)
     got = exercise.stalled(named("bfloat16"))
     world = "bfloat16, 1000 times 0.001"
-    told(ROUNDED, world, [*zip(("alone", "with a master"), want, got, strict=True)])
+    compare_rows(ROUNDED, world, [*zip(("alone", "with a master"), want, got, strict=True)])
 
 
 # --- 06.2 -----------------------------------------------------------------------------------------
@@ -127,7 +112,7 @@ def test_adamw(exercise):
                 shown = digits(a) if same else digits(b)
                 if not same and shown == digits(a):
                     shown = f"{b!r}"
-                told(TEXTBOOK, world, [(what, digits(a), shown)])
+                compare_rows(TEXTBOOK, world, [(what, digits(a), shown)])
 
 
 @LARGER
@@ -147,10 +132,10 @@ def test_adamw_in_pieces(exercise, n, cuts, t):
         results.append(arrays)
     right = [np.dtype(np.float32)] * 4
     types = [*zip(("data", "grad", "m", "v"), right, [a.dtype for a in results[0]], strict=True)]
-    told(KEEPS_TYPE, f"{n} elements", types)
+    compare_rows(KEEPS_TYPE, f"{n} elements", types)
     same = [(what, digits(a), digits(b) if a.tobytes() != b.tobytes() else digits(a))
             for what, a, b in zip(("data", "grad", "m", "v"), *results, strict=True)]  # fmt: skip
-    told(ANY_CUT, f"{n} elements, step {t}, cut at {ends}", same)
+    compare_rows(ANY_CUT, f"{n} elements, step {t}, cut at {ends}", same)
 
 
 # --- 06.3 -----------------------------------------------------------------------------------------
@@ -194,7 +179,7 @@ def check_scales(update_scale, verdicts, every, start):
     names = [f"{'good' if v else 'bad'} step {i}: scale" for i, v in enumerate(verdicts)]
     world = f"from scale {start:g}, every = {every}"
     rows = [(n, _number(a), _number(b)) for n, a, b in zip(names, want, got, strict=False)]
-    told(SCALES, world, rows, ("", "should be", "is"))
+    compare_rows(SCALES, world, rows)
 
 
 def _number(value):
@@ -210,7 +195,9 @@ def test_update_scale(exercise):
     fixed = LossScale.constant()
     for good in (True, True, False):
         exercise.update_scale(fixed, good)
-        told("a constant scale stays 1.", "dynamic = False", [("the scale", 1.0, fixed.scale)])
+        compare_rows(
+            "a constant scale stays 1.", "dynamic = False", [("the scale", 1.0, fixed.scale)]
+        )
 
 
 # --- 06.4 -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from minidist.nn.linear import Bias, Embedding, Linear
 from minidist.nn.loss import CrossEntropy, Labels
 from minidist.nn.mlp import SwiGLU
 from minidist.nn.parameter import DATA, Box, Init, Parameter, Shard, allocate
-from minidist.nn.recompute import RECOMPUTE, Recompute
+from minidist.nn.recompute import RECOMPUTE, Recompute, segments
 
 __all__ = [
     "DATA",
@@ -42,4 +42,5 @@ __all__ = [
     "SwiGLU",
     "allocate",
     "build_decoder",
+    "segments",
 ]

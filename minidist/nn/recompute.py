@@ -9,6 +9,10 @@ A block keeps some sixteen times its input for backward. With "unit" only the in
 backward runs the block's forward once more, a third more work in all. The results are the same to
 the last bit: dropout is a function of the step and the sample, so it falls on the same elements.
 
+A segment of several layers may be one such layer, see `segments`: fewer inputs stay, and more comes
+back at once. `minidist.plan.activations.best_length` tells how long is best: a block keeps so much
+beside its input that one block is the best segment of models up to some thirty blocks.
+
 The embedding and the last unit are left as they are. The embedding keeps integers and a mask; the
 last unit goes backward right after forward, so its memory would be needed at once again.
 
@@ -20,12 +24,14 @@ forgets all inside the attention layer, projections included, keeping its input.
 Source: Chen et al., "Training deep nets with sublinear memory cost", arXiv 1604.06174.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from minidist.arrays import Array
+from minidist.errors import ConfigError
 from minidist.nn.at import At
-from minidist.nn.layer import Later, Layer
+from minidist.nn.layer import Chain, Later, Layer
 
 RECOMPUTE = ("none", "unit", "attention")
 
@@ -50,3 +56,15 @@ class Recompute(Layer):
         _, inner = self.layer.forward(x, at)
         at.recomputed(inner, ctx)
         return self.layer.backward(inner, dy, later)
+
+
+def segments(layers: Sequence[Layer], length: int) -> list[Layer]:
+    """Return the layers in segments of `length`, the last perhaps shorter, each computed again.
+
+    They compute what the layers do, to the bit. Chen et al., section 4, algorithm 1. Raises
+    ConfigError for a length below 1.
+    """
+    if length < 1:
+        raise ConfigError(f"segments of {length} layers: the length must be at least 1")
+    starts = range(0, len(layers), length)
+    return [Recompute(Chain(*layers[start : start + length])) for start in starts]

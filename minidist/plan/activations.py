@@ -126,6 +126,31 @@ class Activations:
         return self.embedding + self.layers * self.block + max(self.last, again)
 
 
+# --- segments -----------------------------------------------------------------------------------
+
+
+def segmented(layers: int, length: int, stream: int, whole: int) -> int:
+    """Return the most bytes of activations at once if segments of `length` layers are recomputed.
+
+    ``stream``: bytes of a layer's input. ``whole``: of all that it keeps, its input among it. The
+    segment at work is whole, and of the segments before it, and of itself, the input is there. The
+    last one may be shorter, so the most is there or at the one before.
+    """
+    full, rest = divmod(layers, length)
+    at_full = (full - 1) * stream + length * whole if full else 0
+    at_rest = full * stream + rest * whole if rest else 0
+    return max(at_full, at_rest)
+
+
+def best_length(layers: int, stream: int, whole: int) -> int:
+    """Return the segment length with the lowest peak, the shortest of several.
+
+    L / n stream + n whole is least at n = sqrt(L stream / whole), and is then 2 sqrt(L stream
+    whole): the memory of L layers grows with sqrt(L). Chen et al., arXiv 1604.06174, section 4.
+    """
+    return min(range(1, layers + 1), key=lambda n: segmented(layers, n, stream, whole))
+
+
 # --- the published formulas ---------------------------------------------------------------------
 
 

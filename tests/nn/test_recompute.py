@@ -19,6 +19,7 @@ from minidist.nn import (
     allocate,
     build_decoder,
     decoder,
+    segments,
 )
 from minidist.nn.activations import alive
 from minidist.testing import fake_device
@@ -290,3 +291,56 @@ def test_which_layers_are_wrapped():
 def test_an_unknown_choice_is_refused():
     with pytest.raises(ConfigError, match="recompute = 'all': must be one of none, unit"):
         build_decoder(EVERYTHING, recompute="all")
+
+
+# --- segments -------------------------------------------------------------------------------------
+
+
+def segmented(config, labels, length, cut=segments):
+    """The decoder with its blocks in segments."""
+    first, *blocks, last = build_decoder(config, labels)
+    return [first, *cut(blocks, length), last]
+
+
+def check_segments(length, cut=segments):
+    """No bit changes; each layer is in one segment, in order, and only the inputs are kept."""
+    config, ats = replace(EVERYTHING, layers=5), two_places()
+    units, toy = model(config)
+    again, _ = model(config, build=lambda *args: segmented(*args, length, cut))
+    losses, gradients, _ = run(units, toy, ats)
+    found_losses, found, _ = run(again, toy, ats)
+    assert [x.tobytes() for x in found_losses] == [x.tobytes() for x in losses]
+    assert {n: g.tobytes() for n, g in found.items()} == {
+        n: g.tobytes() for n, g in gradients.items()
+    }
+    sizes = [len(s.layer.layers) for s in again[1:-1]]
+    assert sizes == [length] * (5 // length) + [5 % length] * (5 % length > 0)
+    _, contexts = forward(again, toy.tokens(ats[0]), ats[0])
+    assert [alive(c) for c in contexts[1:-1]] == [2 * 4 * config.width * 8] * len(sizes)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 9])
+def test_segments(length):
+    check_segments(length)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("range(0, len(layers), length)", "range(0, len(layers) - length + 1, length)"),
+        ("start : start + length", "start : start + 1"),
+        (
+            "Recompute(Chain(*layers[start : start + length]))",
+            "Chain(*layers[start : start + length])",
+        ),
+    ],
+)
+def test_segments_mutants(old, new):
+    with pytest.raises((AssertionError, AttributeError, KeyError)):
+        check_segments(2, mutate(segments, old, new))
+
+
+def test_segments_of_nothing():
+    assert segments([], 3) == []
+    with pytest.raises(ConfigError, match="segments of 0 layers: the length must be at least 1"):
+        segments([], 0)

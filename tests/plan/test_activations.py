@@ -11,7 +11,7 @@ from minidist.nn import RECOMPUTE, At, DecoderConfig, build_decoder
 from minidist.nn.activations import alive
 from minidist.ops import half
 from minidist.plan import activations as plan
-from minidist.plan.activations import Activations, Layer, first_stage
+from minidist.plan.activations import Activations, Layer, best_length, first_stage, segmented
 from minidist.testing.mutants import mutate
 from tests.nn.test_decoder import TINY, configs, forward, model
 
@@ -184,3 +184,55 @@ def test_published_mutants(cls, old, new):
 def test_the_interleaved_schedule_holds_more():
     assert plan.first_stage(1.0, 96, 8) == 96
     assert plan.first_stage(1.0, 96, 8, 3) == 96 * (1 + 7 / 24)
+
+
+# --- segments -------------------------------------------------------------------------------------
+
+
+def walked(layers, length, stream, whole):
+    """The most bytes at once, by going through backward segment by segment."""
+    starts = range(0, layers, length)
+    sizes = [min(length, layers - start) for start in starts]
+    return max(i * stream + n * whole for i, n in enumerate(sizes))
+
+
+def check_segmented(segmented):
+    for layers in range(1, 14):
+        for length in range(1, layers + 3):
+            for whole in (3, 4, 50):
+                assert segmented(layers, length, 3, whole) == walked(layers, length, 3, whole)
+
+
+def test_segments():
+    check_segmented(segmented)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(full - 1) * stream", "full * stream"),
+        ("full * stream + rest", "(full + 1) * stream + rest"),
+        ("max(at_full, at_rest)", "at_full"),
+        ("if rest else 0", "if False else 0"),
+    ],
+)
+def test_segments_mutants(old, new):
+    with pytest.raises(AssertionError):
+        check_segmented(mutate(segmented, old, new))
+
+
+def test_a_segment_of_one_is_recompute_unit():
+    shape = planned(EVERYTHING, 2, 5, "float32", "unit")
+    found = segmented(shape.layers, 1, shape.stream, shape.whole_block)
+    assert found == shape.layers * shape.block + shape.whole_block - shape.block
+
+
+@pytest.mark.parametrize(
+    ("layers", "whole", "best", "peak"),
+    [(16, 1, 3, 7), (64, 1, 6, 15), (100, 1, 8, 19), (64, 4, 4, 31), (32, 16, 1, 47)],
+)
+def test_the_best_length_is_about_a_root(layers, whole, best, peak):
+    """The peak is near twice the root of L whole; several lengths may share it."""
+    assert best_length(layers, 1, whole) == best
+    assert segmented(layers, best, 1, whole) == peak
+    assert peak <= 2.1 * (layers * whole) ** 0.5
