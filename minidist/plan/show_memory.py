@@ -43,7 +43,13 @@ def main(args: argparse.Namespace) -> int:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Raise ConfigError for numbers that mean nothing."""
+    """Raise ConfigError for numbers that mean nothing, and flags that `--table` does not use."""
+    usual = argparse.ArgumentParser()
+    configure(usual)
+    changed = [name for name in vars(args) if getattr(args, name) != usual.get_default(name)]
+    others = [name.replace("_", "-") for name in changed if name not in ("table", "main")]
+    if args.table and others:
+        raise ConfigError(f"--table is the published one: leave out --{', --'.join(others)}")
     if not (isfinite(args.params) and args.params > 0):
         raise ConfigError(f"--params {args.params:g}: give a number of parameters above 0")
     for flag in ("ranks", "micro_batches"):

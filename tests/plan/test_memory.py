@@ -65,6 +65,10 @@ def test_the_largest_models_of_table_2():
     state = State("float16", "float16")
     found = [float(32 / state.ideal(stage, 64)) for stage in range(4)]
     assert np.allclose(found, [2.0, 7.642, 14.42, 128.0], rtol=1e-3)
+    # two model-parallel ranks have room for twice that: 4, 15.2, 28.8 and 256 are printed
+    printed = [(2.0, 7.6, 14.4, 128), (4.0, 15.2, 28.8, 256)]
+    for degree, row in zip((1, 2), printed, strict=True):
+        assert np.allclose([degree * x for x in found], row, rtol=6e-3), degree
 
 
 def test_bytes_of_a_parameter():
@@ -86,6 +90,12 @@ def test_a_thousand_parameters_on_four_ranks():
     state = State("float16", "float16")
     found = [sum(state.held(stage, 4, 0, [1000]).values()) for stage in range(4)]
     assert found == [16000, 7000, 5500, 4000]
+    each = [
+        [sum(state.held(stage, 4, r, [1001]).values()) for r in range(4)] for stage in (1, 2, 3)
+    ]
+    assert each == [[4004 + 12 * n for n in (251, 250, 250, 250)],
+                    [2002 + 14 * n for n in (251, 250, 250, 250)],
+                    [16 * n for n in (251, 250, 250, 250)]]  # fmt: skip
 
 
 def test_elements_sent():
@@ -169,6 +179,8 @@ def test_the_command_prints_the_table(capsys):
         (["--params", "-1"], "--params -1: give a number"),
         (["--ranks", "0"], "--ranks 0: must be at least 1"),
         (["--micro-batches", "0"], "--micro-batches 0: must be at least 1"),
+        (["--table", "--ranks", "4"], "--table is the published one: leave out --ranks"),
+        (["--zero", "1", "--table"], "--table is the published one: leave out --zero"),
     ],
 )
 def test_numbers_that_mean_nothing_are_refused(words, told, capsys):
