@@ -15,8 +15,8 @@ from collections.abc import Sequence
 
 from minidist.testing.ranktable import LawBroken
 
-AFTER = 3
-"""Rows that are shown after the first wrong one."""
+BEFORE, AFTER = 8, 3
+"""Rows that are shown before and after the first wrong one."""
 
 Row = tuple[str, object, object]
 
@@ -28,10 +28,11 @@ def compare_rows(law: str, world: str, rows: Sequence[Row]) -> None:
         return
     first = wrong[0]
     shown = [("", "should be", "is")]
-    for i, (name, want, got) in enumerate(rows[: first + 1 + AFTER]):
+    start = max(0, first - BEFORE)
+    for i, (name, want, got) in enumerate(rows[start : first + 1 + AFTER], start):
         arrow = "-> " if i == first else ""
         shown.append((f"{arrow}{name}", str(want), "the same" if want == got else str(got)))
     left, middle = (max(len(row[i]) for row in shown) for i in (0, 1))
-    table = "\n".join(f"{a:>{left}}  {b:{middle}}  {c}".rstrip() for a, b, c in shown[-14:])
+    table = "\n".join(f"{a:>{left}}  {b:{middle}}  {c}".rstrip() for a, b, c in shown)
     name, want, got = rows[first]
     raise LawBroken(law, f"{world}: {name} should be {want}, is {got}", table)
