@@ -4,22 +4,20 @@ From 06.3 on your functions are methods of a training step whose gradient is kno
 minidist/testing/scaled.py. All its numbers are such that only what should be rounded is.
 """
 
-from functools import partial
 from itertools import pairwise, product
-from types import SimpleNamespace
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from minidist.errors import DivergedError
-from minidist.learn.laws import LARGER, World, compare, plain, run_all
+from minidist.learn.laws import LARGER, World, compare, run_all
 from minidist.ops.half import named
+from minidist.testing import textbook
 from minidist.testing.rows import compare_rows
-from minidist.testing.scaled import kept, training
+from minidist.testing.scaled import Told, steps, weights
 from minidist.train.optimizer import SGD, AdamW
 from minidist.train.precision import LossScale
-from minidist.train.step import Step
 
 FEW = (1, 2, 3, 4)
 BIG = 2.0**24
@@ -71,16 +69,6 @@ ANY_CUT = "an optimiser goes element by element: any cut into pieces gives the s
 KEEPS_TYPE = "masters and moments are float32 arrays that are changed in place, and stay float32."
 
 
-def textbook(x, gradients, lr, b1, b2, eps, decay):
-    """Algorithm 2 of Loshchilov and Hutter in float64: [(m, v, data) after each step]."""
-    m, v, after = 0 * x, 0 * x, []
-    for t, g in enumerate(gradients, 1):
-        m, v = b1 * m + (1 - b1) * g, b2 * v + (1 - b2) * g * g
-        x = x - lr * decay * x - lr * (m / (1 - b1**t)) / (np.sqrt(v / (1 - b2**t)) + eps)
-        after.append((m, v, x))
-    return after
-
-
 def digits(x):
     return np.array2string(np.asarray(x), precision=5, suppress_small=False)
 
@@ -99,20 +87,21 @@ def test_adamw(exercise):
     for name, (lr, *betas, eps, decay) in CASES.items():
         gradients = 0 if "without" in name else np.array([[4.0, 1.0], [4.0, -1.0], [0.5, 1.0]])
         gradients = gradients + np.zeros((3, 2))
-        want = textbook(x, gradients, lr, *betas, eps, decay)
+        want = textbook.adamw(x, gradients, lr, *betas, eps, decay)
         data, m, v = x.copy(), np.zeros(2), np.zeros(2)
         for t, (g, right) in enumerate(zip(gradients, want, strict=True), 1):
             exercise.adamw(data, g.copy(), m, v, lr, *betas, eps, decay, t)
-            world = f"after step {t} of gradients 4 4 0.5 and 1 -1 1, {name}"
-            if not gradients.any():
-                world = f"after step {t} of gradients 0, {name}"
-            names = ("m", "v", "data")
-            for what, a, b in zip(names, right, (m, v, data), strict=True):
-                same = np.allclose(a, b, rtol=1e-12, atol=1e-12)
-                shown = digits(a) if same else digits(b)
-                if not same and shown == digits(a):
-                    shown = f"{b!r}"
-                compare_rows(TEXTBOOK, world, [(what, digits(a), shown)])
+            of = "0" if "without" in name else "4 4 0.5 and 1 -1 1"
+            rows = zip(("m", "v", "data"), right, (m, v, data), strict=True)
+            shown = [(what, digits(a), off(a, b)) for what, a, b in rows]
+            compare_rows(TEXTBOOK, f"after step {t} of gradients {of}, {name}", shown)
+
+
+def off(want, got):
+    """What was found, in the digits of `want` if it is as good as that."""
+    if np.allclose(want, got, rtol=1e-12, atol=1e-12):
+        return digits(want)
+    return f"{digits(got)}, off by {abs(want - got).max():.2g}"
 
 
 @LARGER
@@ -133,8 +122,9 @@ def test_adamw_in_pieces(exercise, n, cuts, t):
     right = [np.dtype(np.float32)] * 4
     types = [*zip(("data", "grad", "m", "v"), right, [a.dtype for a in results[0]], strict=True)]
     compare_rows(KEEPS_TYPE, f"{n} elements", types)
-    same = [(what, digits(a), digits(b) if a.tobytes() != b.tobytes() else digits(a))
-            for what, a, b in zip(("data", "grad", "m", "v"), *results, strict=True)]  # fmt: skip
+    rows = zip(("data", "grad", "m", "v"), *results, strict=True)
+    same = [(what, "the same bits", "the same bits" if a.tobytes() == b.tobytes() else digits(b))
+            for what, a, b in rows]  # fmt: skip
     compare_rows(ANY_CUT, f"{n} elements, step {t}, cut at {ends}", same)
 
 
@@ -146,44 +136,17 @@ SCALES = (
 )
 
 
-def by_the_rule(verdicts, every, scale):
-    """The scales after each step, from the history."""
-    scales, since = [], 0
-    for i, good in enumerate(verdicts, 1):
-        if not good:
-            scale, since = scale / 2, i
-        elif i - since == every:
-            scale, since = min(2 * scale, BIG), i
-        scales.append("DivergedError" if scale < 1 else scale)
-        if scale < 1:
-            break
-    return scales
-
-
-def scales(update_scale, verdicts, every, start):
-    """The scales after each step, by the function."""
-    scaler, found = LossScale(start, every), []
-    for good in verdicts:
-        try:
-            update_scale(scaler, good)
-        except DivergedError:
-            return [*found, "DivergedError"]
-        found.append(scaler.scale)
-    return found
-
-
 def check_scales(update_scale, verdicts, every, start):
-    want = by_the_rule(verdicts, every, start)
-    got = scales(update_scale, verdicts, every, start)
-    got += ["nothing"] * (len(want) - len(got))
-    names = [f"{'good' if v else 'bad'} step {i}: scale" for i, v in enumerate(verdicts)]
-    world = f"from scale {start:g}, every = {every}"
-    rows = [(n, _number(a), _number(b)) for n, a, b in zip(names, want, got, strict=False)]
-    compare_rows(SCALES, world, rows)
-
-
-def _number(value):
-    return value if isinstance(value, str) else f"{value:g}"
+    """Compare the scales after each step with those of the rule."""
+    scaler, rows = LossScale(start, every), []
+    for i, want in enumerate(textbook.loss_scales(verdicts, every, start)):
+        try:
+            update_scale(scaler, verdicts[i])
+            got = scaler.scale
+        except DivergedError:
+            got = "DivergedError"
+        rows.append((f"{'good' if verdicts[i] else 'bad'} step {i}: scale", want, got))
+    compare_rows(SCALES, f"from scale {start:g}, every = {every}", rows)
 
 
 def test_update_scale(exercise):
@@ -195,9 +158,8 @@ def test_update_scale(exercise):
     fixed = LossScale.constant()
     for good in (True, True, False):
         exercise.update_scale(fixed, good)
-        compare_rows(
-            "a constant scale stays 1.", "dynamic = False", [("the scale", 1.0, fixed.scale)]
-        )
+        rows = [("the scale", 1.0, fixed.scale)]
+        compare_rows("a constant scale stays 1.", "dynamic = False", rows)
 
 
 # --- 06.4 -----------------------------------------------------------------------------------------
@@ -212,33 +174,23 @@ UNSCALED = (
 NOTHING_MOVES = "a skipped step changes nothing: no parameter, no master, no moment, no element."
 
 
-def steps(comm, n, count, start=8.0, every=100, **how):
-    """What each of `count` steps tells, the scale before it, and the bits kept after it."""
-    yours = {k: how.pop(k) for k in ("_agree", "_update") if k in how}
-    rule = how.pop("rule", AdamW)()
-    scale = LossScale(start, every)
-    slopes = how.pop("slopes", np.arange(1.0, n + 1))
-    kind = type("YourStep", (Step,), yours)
-    step = training(comm, slopes, scale, kind=kind, rule=rule, **how)
-    found = []
-    for number in range(count):
-        before = scale.scale
-        try:
-            outcome = step(number)
-        except DivergedError:
-            found.append(SimpleNamespace(said="DivergedError", scale=before))
-            break
-        said = "skip" if outcome.skipped else "update"
-        found.append(SimpleNamespace(said=said, scale=before, norm=outcome.norm, bits=kept(step)))
-    return found
+def told(world, exercise, count, slopes, scale=None, **how):
+    """What each rank tells of each step with the student's `agree`; a rank that ended early: so."""
+
+    def program(comm, n):
+        mine = scale() if scale else LossScale(8.0)
+        yours = {"_agree": exercise.agree}
+        return steps(comm, count, slopes, mine, methods=yours, **how)
+
+    found = run_all(world, program)
+    return [of_rank + [Told("the end", 0)] * (count - len(of_rank)) for of_rank in found]
 
 
 def test_agree(exercise):
     """06.4  the norm has no loss scale in it, also in steps after which the scale changes."""
     for ranks, stage in product(FEW, (0, 2)):
         world = World(ranks, 2)
-        program = partial(steps, _agree=exercise.agree, slopes=[3.0, 4.0], stage=stage, every=3)
-        found = run_all(world, program, 7)
+        found = told(world, exercise, 7, [3.0, 4.0], lambda: LossScale(8.0, 3), stage=stage)
         name = f"{world.name}, stage {stage}, gradient [3 4], scale doubled every 3 steps"
         for number, scale in enumerate((8, 8, 8, 16, 16, 16, 32)):
             at = [of_rank[number] for of_rank in found]
@@ -258,12 +210,11 @@ def bad_worlds():
 def test_agree_to_skip(exercise):
     """06.4  if one rank sees an overflow, all skip, and nothing moves; then all go on."""
     for world, stage, index, value in bad_worlds():
-        how = {"_agree": exercise.agree, "stage": stage, "bad": {1: (index, value)}}
-        found = run_all(world, partial(steps, **how), 3)
+        slopes = np.arange(1.0, world.n + 1)
+        found = told(world, exercise, 3, slopes, stage=stage, bad={1: (index, value)})
         name = f"{world.name}, stage {stage}, gradient {index} is {value} in step 1"
         for number, want in enumerate(("update", "skip", "update")):
-            said = [of_rank[number].said if number < len(of_rank) else "the end"
-                    for of_rank in found]  # fmt: skip
+            said = [of_rank[number].said for of_rank in found]
             compare(TOGETHER, f"{name}, step {number}", [want] * world.ranks, said, str, "say")
             if want == "skip":
                 moved = ["moved" if a[1].bits != a[0].bits else "the same" for a in found]
@@ -277,19 +228,11 @@ def test_agree_to_end(exercise):
     law = "with a constant scale a norm that is not finite ends the run, on all ranks alike."
     for ranks in FEW:
         world = World(ranks, ranks)
-
-        def program(comm, n):
-            how = {"kind": type("YourStep", (Step,), {"_agree": exercise.agree})}
-            bad = {0: (n - 1, np.inf)}
-            step = training(comm, [1.0] * n, LossScale.constant(), bad=bad, **how)
-            try:
-                return "skip" if step(0).skipped else "update"
-            except DivergedError:
-                return "DivergedError"
-
-        found = run_all(world, program)
+        bad = {0: (ranks - 1, np.inf)}
+        found = told(world, exercise, 1, np.ones(ranks), LossScale.constant, bad=bad)
         name = f"{world.name}, bfloat16's scale of 1, gradient {ranks - 1} is inf"
-        compare(law, name, ["DivergedError"] * ranks, found, str, "say")
+        said = [of_rank[0].said for of_rank in found]
+        compare(law, name, ["DivergedError"] * ranks, said, str, "say")
 
 
 # --- 06.5 -----------------------------------------------------------------------------------------
@@ -300,32 +243,26 @@ OUT_AGAIN = (
 )
 
 
-def moved(comm, n, update, scale, clip, rule):
-    """By how much two steps at rate 1/4 move each weight, on rank 0's whole buffer."""
-    kind = type("YourStep", (Step,), {"_update": update})
-    how = {"kind": kind, "clip": clip, "rate": 0.25, "dtype": np.float32}
-    step = training(comm, [3.0, 4.0], LossScale(scale), rule=rule(), **how)
-    step(0), step(1)
-    return 1.0 - step.sync.buckets[0].stored
+def moved(world, exercise, count, slopes, scale, **how):
+    """By how much the steps move each weight, on each rank, with the student's `update`."""
 
+    def program(comm, n):
+        yours = {"_update": exercise.update}
+        return 1 - weights(comm, count, slopes, LossScale(scale), methods=yours, **how)
 
-def by(x):
-    return f"by {digits(x)}"
+    return run_all(world, program)
 
 
 def test_update(exercise):
     """06.5  weights move as without a scale, clipped by the true norm."""
+    how = {"rate": 0.25, "dtype": np.float32}
     for ranks, scale, clip in product((1, 2), (1.0, 8.0, 2.0**16), (0.0, 10.0, 2.5, 0.5)):
         world = World(ranks, 2)
-        found = run_all(world, moved, exercise.update, scale, clip, SGD)
+        found = moved(world, exercise, 2, [3.0, 4.0], scale, clip=clip, rule=SGD(), **how)
         factor = clip / 5 if clip and clip < 5 else 1.0
-        want = [np.float32([1.5, 2.0]) * np.float32(factor)] * ranks
-        close = [w if np.allclose(w, f, rtol=1e-5, atol=1e-6) else f
-                 for w, f in zip(want, found, strict=True)]  # fmt: skip
-        name = (
-            f"{world.name}, gradient [3 4], scale {scale:g}, clip {clip:g}, 2 steps of SGD at 1/4"
-        )
-        compare(OUT_AGAIN, name, want, close, by, "move")
+        want = np.float32([1.5, 2.0]) * np.float32(factor)
+        name = f"{world.name}, gradient [3 4], scale {scale:g}, clip {clip:g}, 2 steps of SGD"
+        near(OUT_AGAIN, name, want, found)
 
 
 def test_update_counts_from_1(exercise):
@@ -333,29 +270,25 @@ def test_update_counts_from_1(exercise):
     law = "Adam divides by 1 - beta**t; in the first step that makes the gradient over its size."
     for ranks in (1, 2):
         world = World(ranks, 2)
-        found = run_all(world, moved, exercise.update, 8.0, 0.0, partial(AdamW, weight_decay=0.0))
-        want = [np.float32([0.5, 0.5])] * ranks
-        close = [w if np.allclose(w, f, rtol=1e-4) else f for w, f in zip(want, found, strict=True)]
+        rule = AdamW(weight_decay=0.0)
+        found = moved(world, exercise, 2, [3.0, 4.0], 8.0, rate=0.25, dtype=np.float32, rule=rule)
         name = f"{world.name}, the same gradient twice, Adam at rate 1/4"
-        compare(law, name, want, close, by, "move")
+        near(law, name, np.float32([0.5, 0.5]), found)
 
 
-def weights_after(comm, n, update, stage):
-    """All parameters after three clipped steps, gathered."""
-    kind = type("YourStep", (Step,), {"_update": update})
-    step = training(comm, [3.0, 4.0, 12.0], LossScale(8.0), kind=kind, stage=stage, clip=1.0)
-    for number in range(3):
-        step(number)
-    (weights,) = (b.flat.astype(np.float32) for b in step.sync.gathered())
-    return weights
+def near(law, name, want, found):
+    """Compare weights on all ranks, up to a few roundings of float32."""
+    close = [want if np.allclose(want, got, rtol=1e-4, atol=1e-6) else got for got in found]
+    compare(law, name, [want] * len(found), close, lambda x: f"by {digits(x)}", "move")
 
 
 def test_update_is_the_same_everywhere(exercise):
     """06.5  ... on any number of ranks and at every ZeRO stage, bit for bit."""
     law = "what is updated, and by what, does not depend on who keeps it."
-    (alone,) = run_all(World(1, 3), weights_after, exercise.update, 0)
+    slopes = [3.0, 4.0, 12.0]
+    (alone,) = moved(World(1, 3), exercise, 3, slopes, 8.0, clip=1.0)
     for ranks, stage in product((2, 3, 4), (0, 1, 2, 3)):
         world = World(ranks, 3)
-        found = run_all(world, weights_after, exercise.update, stage)
-        name = f"{world.name}, stage {stage}, weights after 3 steps"
-        compare(law, name, [alone] * ranks, found, plain)
+        found = moved(world, exercise, 3, slopes, 8.0, clip=1.0, stage=stage)
+        name = f"{world.name}, stage {stage}, after 3 steps"
+        compare(law, name, [alone] * ranks, found, lambda x: f"by {digits(x)}", "move")

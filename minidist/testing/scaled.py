@@ -8,14 +8,15 @@ with the loss scale in it, sample by sample, so an element overflows at scale s 
 s slope / samples is above 65504, and is lost below 2**-25, on any number of ranks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from minidist.arrays import Array
 from minidist.comm import Comm
+from minidist.errors import DivergedError
 from minidist.nn import At, Later, Layer, Parameter
 from minidist.ops.half import NAMES, down, up
 from minidist.parallel.mesh import Mesh
@@ -64,7 +65,7 @@ def training(
     slopes: Sequence[float],
     scale: LossScale,
     *,
-    kind: type[Step] = Step,
+    methods: Mapping[str, Callable[..., Any]] | None = None,
     rule: Rule | None = None,
     stage: int = 0,
     clip: float = 0.0,
@@ -72,7 +73,7 @@ def training(
     dtype: Any = NAMES["float16"],
     bad: Mapping[int, tuple[int, float]] | None = None,
 ) -> Step:
-    """Return a step to call with 0, 1, 2, ... ``kind``: `Step`, or one with other methods."""
+    """Return a step to call with 0, 1, 2, ... ``methods``: some to put in place of `Step`'s."""
     corpus = SimpleNamespace(
         length=1,
         tokens=lambda at: np.zeros((len(at.samples), 1), int),
@@ -81,7 +82,8 @@ def training(
     state = Zero(
         [Slopes(slopes, bad or {}, dtype)], rule or AdamW(), Mesh(comm), stage, dtype=dtype
     )
-    return kind(
+    kind = type("YourStep", (Step,), dict(methods or {}))
+    step: Step = kind(
         state,
         cast(Corpus, corpus),
         batch=SAMPLES,
@@ -89,6 +91,7 @@ def training(
         clip=clip,
         loss_scale=scale,
     )
+    return step
 
 
 def kept(step: Step) -> bytes:
@@ -98,3 +101,38 @@ def kept(step: Step) -> bytes:
     """
     parts = [b._of_own(b.stored) for b in step.sync.buckets]
     return b"".join(x.tobytes() for x in [*parts, *(values for *_, values in step.sync.kept())])
+
+
+class Told(NamedTuple):
+    """What a rank tells of a step: what it did, the scale it used, the norm, the bits after it."""
+
+    said: str
+    scale: float
+    norm: float = 0.0
+    bits: bytes = b""
+
+
+def steps(
+    comm: Comm, count: int, slopes: Sequence[float], scale: LossScale, **how: Any
+) -> list[Told]:
+    """Run `training` for so many steps, or until one ends in a DivergedError."""
+    step = training(comm, slopes, scale, **how)
+    found: list[Told] = []
+    for number in range(count):
+        before = scale.scale
+        try:
+            outcome = step(number)
+        except DivergedError:
+            return [*found, Told("DivergedError", before)]
+        said = "skip" if outcome.skipped else "update"
+        found.append(Told(said, before, outcome.norm, kept(step)))
+    return found
+
+
+def weights(comm: Comm, count: int, slopes: Sequence[float], scale: LossScale, **how: Any) -> Array:
+    """Run `training` for so many steps and return all weights, gathered, in float32."""
+    step = training(comm, slopes, scale, **how)
+    for number in range(count):
+        step(number)
+    (whole,) = (up(b.flat).copy() for b in step.sync.gathered())
+    return whole
