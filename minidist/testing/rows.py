@@ -13,7 +13,7 @@ The sister of `minidist.testing.ranktable` for laws about steps, layers or numbe
 
 from collections.abc import Sequence
 
-from minidist.testing.ranktable import LawBroken
+from minidist.testing.ranktable import WIDEST, LawBroken, cut
 
 BEFORE, AFTER = 8, 3
 """Rows that are shown before and after the first wrong one."""
@@ -31,8 +31,13 @@ def compare_rows(law: str, world: str, rows: Sequence[Row]) -> None:
     start = max(0, first - BEFORE)
     for i, (name, want, got) in enumerate(rows[start : first + 1 + AFTER], start):
         arrow = "-> " if i == first else ""
-        shown.append((f"{arrow}{name}", str(want), "the same" if want == got else str(got)))
+        shown.append((f"{arrow}{name}", _line(want), "the same" if want == got else _line(got)))
     left, middle = (max(len(row[i]) for row in shown) for i in (0, 1))
     table = "\n".join(f"{a:>{left}}  {b:{middle}}  {c}".rstrip() for a, b, c in shown)
     name, want, got = rows[first]
-    raise LawBroken(law, f"{world}: {name} should be {want}, is {got}", table)
+    raise LawBroken(law, f"{world}: {name} should be {_line(want)}, is {_line(got)}", table)
+
+
+def _line(value: object) -> str:
+    """The value in one line, not too long."""
+    return cut(" ".join(str(value).split()), WIDEST)

@@ -42,3 +42,11 @@ def test_a_long_table_is_short():
         "",
         "the law: a law.",
     ]
+
+
+def test_a_value_is_one_line_and_not_too_long():
+    with pytest.raises(LawBroken) as broken:
+        compare_rows("a law.", "a world", [("x", "a\n   b", "c" * 1000)])
+    first = str(broken.value).splitlines()[0]
+    assert first.startswith("a world: x should be a b, is ccc")
+    assert len(first) < 200
