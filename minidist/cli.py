@@ -24,7 +24,12 @@ COMMANDS = {
     ),
     "launch": ("minidist.launch", "start a command on several MPI ranks"),
     "measure-links": ("minidist.measure_links", "latency and bandwidth between ranks, here"),
+    "lessons": ("minidist.learn.listing", "the lessons: what is done, and where to go on"),
+    "lesson": ("minidist.learn.lesson", "a lesson's question, your prediction, its demo"),
     "check": ("minidist.learn.check", "check what you have written in a lesson's exercise"),
+    "hint": ("minidist.learn.hint", "the next of three hints for a blank"),
+    "solution": ("minidist.learn.solution", "how the package does it, beside what you wrote"),
+    "reset": ("minidist.learn.reset", "an exercise as it was; what you wrote is kept beside it"),
     "doctor": ("minidist.doctor", "check this machine, with a remedy for each fault"),
 }
 

@@ -14,8 +14,7 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minidist.comm import run
-from minidist.learn.laws import LARGER, LawBroken, compare, counted, larger_worlds, worlds
+from minidist.learn.laws import LARGER, LawBroken, compare, counted, larger_worlds, run, worlds
 from minidist.roster import Row
 
 ONE_OWNER = (

@@ -8,8 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from minidist.comm import run
-from minidist.learn.laws import LawBroken, counted
+from minidist.learn.laws import LawBroken, counted, run
 from minidist.nn import At, DecoderConfig, allocate, build_decoder
 from minidist.ops.half import named
 from minidist.parallel.ledger import Ledger

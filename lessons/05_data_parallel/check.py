@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from minidist.comm import Link, run
-from minidist.learn.laws import LawBroken, compare, counted, plain
+from minidist.comm import Link
+from minidist.learn.laws import LawBroken, compare, counted, plain, run
 from minidist.nn import Parameter
 from minidist.parallel import flat
 from minidist.parallel.data import DataParallel

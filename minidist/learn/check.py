@@ -1,14 +1,19 @@
-"""The command `minidist check NN`: runs the checks of a lesson on the student's exercise.
+"""The command `minidist check [NN]`: runs the checks of a lesson on the student's exercise.
 
     $ minidist check 03
     lesson 03: From parameter server to ring all-reduce
       ok    every rank has the sum of all, from the server
       next  03.2  broadcast (about 4 lines): ...
 
-Tests run in the order of the blanks, on ranks inside this process, and stop at the first failure,
-which is told in a few lines. The exit status is 0 when all of them pass, else 1.
+From cheap to dear, up to the first failure, which is told in a few lines:
 
-After the verdict the process ends, also if the exercise has started threads that go on.
+    who owns what      tests in the list SYMBOLIC of check.py, for blanks that are filled
+    the laws           all tests in the order of the blanks, on ranks inside this process
+    real ranks         the same check on 2, 3 and 4 MPI ranks, if there is an MPI
+    the score          `score(exercise)` of check.py: what is sent and kept, beside the bound
+
+The exit status is 0 when all of it passes, else 1. After the verdict the process ends, also if the
+exercise has started threads that go on.
 """
 
 import argparse
@@ -19,27 +24,33 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from minidist.errors import LessonError
-from minidist.learn import manifest, subject
+from minidist.learn import ranks, subject
 from minidist.learn.limit import stay
 from minidist.learn.manifest import Lesson
+from minidist.learn.progress import chosen
 from minidist.learn.report import NO_TERMINAL, shortened
 from minidist.learn.subject import Mutant
+from minidist.learn.watch import watch
 
 PRINTED = 20  # lines of the student's own printing that a failure shows
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the flags."""
-    parser.add_argument("lesson", metavar="NN", help="number of the lesson: 03")
+    parser.add_argument("lesson", metavar="NN", nargs="?", help="number of the lesson (current)")
+    parser.add_argument("--watch", action="store_true", help="again after each save")
+    parser.add_argument("--in-process", action="store_true", help="not on MPI ranks")
     words = "check wrong version K of the lesson (1, 2, ...) in place of your exercise"
     parser.add_argument("--mutant", metavar="K", type=int, help=words)
 
 
 def main(args: argparse.Namespace) -> int:
     """Check one lesson; return 0 if all is right, else 1."""
+    if args.watch:
+        return _watch(args)
     before = threading.enumerate()
     try:
         status = _check(args)
@@ -58,9 +69,14 @@ def _leave_threads(before: Collection[threading.Thread], status: int) -> None:
         os._exit(status)
 
 
+def _watch(args: argparse.Namespace) -> int:
+    lesson, _, _ = chosen(args.lesson)
+    words = ["check", lesson.id, *(["--in-process"] if args.in_process else [])]
+    return watch([lesson.file("exercise.py"), lesson.folder / "exercise.cu"], words)
+
+
 def _check(args: argparse.Namespace) -> int:
-    lessons = manifest.load()
-    lesson = manifest.find(lessons, args.lesson)
+    lesson, lessons, progress = chosen(args.lesson)
     for name in ("exercise.py", "check.py"):
         lesson.file(name)
     if not (shared := lesson.folder.parent / "conftest.py").is_file():
@@ -70,14 +86,48 @@ def _check(args: argparse.Namespace) -> int:
         )
     print(f"lesson {lesson.id}: {lesson.title}")
     reporter = Reporter(lesson, None if args.mutant is None else _mutant(lesson, args.mutant))
-    _run(lesson, reporter)
-    if reporter.failure is not None:
-        print(f"\n{reporter.failure}")
-        return 1
-    if not reporter.passed:
+    run_check(lesson, reporter)
+    if reporter.failure is None and not reporter.passed:
         raise LessonError(f"{lesson.folder / 'check.py'} has no test; nothing was checked")
+    failure = reporter.failure or ("" if args.in_process else _on_real_ranks(lesson, args.mutant))
+    if failure:
+        print(f"\n{failure}")
+        return 1
+    print(_score(lesson, reporter.subject()), end="")
     print(f"\n{_after(lesson, lessons)}")
+    if args.mutant is None and lesson.id not in progress.done:
+        try:
+            progress.note("done", lesson.id)
+        except LessonError as error:
+            print(error, file=sys.stderr)
     return 0
+
+
+def _on_real_ranks(lesson: Lesson, mutant: int | None) -> str:
+    """Run the check on MPI ranks, if there is an MPI; return what failed, or ''."""
+    if reason := ranks.missing():
+        print(f"  --  not tried on real ranks: {reason}")
+        return ""
+    for size in ranks.SIZES:
+        programs, failure = ranks.again(lesson, size, mutant)
+        if failure:
+            return failure
+        if not programs:
+            print("  --  nothing here depends on real ranks")
+            return ""
+        print(f"  ok  {programs} programs on {size} MPI ranks", flush=True)
+    return ""
+
+
+def _score(lesson: Lesson, module: ModuleType) -> str:
+    """The table of `score(exercise)` in check.py, or nothing if it has none."""
+    score = vars(subject.load_file(lesson.file("check.py"))).get("score")
+    if score is None:
+        return ""
+    rows = [(what, f"{yours:,}", f"{bound:,}") for what, yours, bound in score(module)]
+    wide = max(len(what) for what, _, _ in rows)
+    lines = [f"{what:{wide}}{yours:>12}{bound:>12}" for what, yours, bound in rows]
+    return "\n".join(["", f"{'score':{wide}}{'yours':>12}{'bound':>12}", *lines, ""])
 
 
 def _mutant(lesson: Lesson, number: int) -> Mutant:
@@ -94,8 +144,16 @@ def _after(lesson: Lesson, lessons: Sequence[Lesson]) -> str:
     ahead = f"next: lesson {after[0].id}, {after[0].title}" if after else "this is the last lesson"
     return (
         f"Lesson {lesson.id} is done: all of this holds for what you have written.\n"
-        f'why it works: {lesson.folder / "README.md"}, under "Observe"\n{ahead}'
+        f'why it works: {lesson.folder / "README.md"}, under "Observe"\n'
+        f"how the package does it: minidist solution {lesson.blanks[0].id}\n{ahead}"
     )
+
+
+def blanks_left(lesson: Lesson) -> set[str]:
+    """Return the ids of the blanks that are blank still, by their text."""
+    files = (lesson.folder / name for name in ("exercise.py", "exercise.cu"))
+    text = "".join(f.read_text("utf-8", "replace") for f in files if f.is_file())
+    return {blank.id for blank in lesson.blanks if f'"{blank.id}: ' in text}
 
 
 class Reporter:
@@ -104,8 +162,8 @@ class Reporter:
     Gives `lessons/conftest.py` the subject of the check.
     """
 
-    def __init__(self, lesson: Lesson, mutant: Mutant | None) -> None:
-        self.lesson, self.mutant = lesson, mutant
+    def __init__(self, lesson: Lesson, mutant: Mutant | None, quiet: bool = False) -> None:
+        self.lesson, self.mutant, self.quiet = lesson, mutant, quiet
         self.passed = 0
         self.failure: str | None = None
         self._says: dict[str, str] = {}
@@ -122,6 +180,17 @@ class Reporter:
         text = str(getattr(test, "__doc__", None) or getattr(item, "name", ""))
         self._says[getattr(item, "nodeid", "")] = text.strip().splitlines()[0].rstrip(".")
 
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        """Put first who owns what, where there is something to ask about."""
+        first = {id(test) for test in getattr(items[0].module, "SYMBOLIC", ())} if items else set()
+        left = blanks_left(self.lesson) if self.mutant is None else set()
+
+        def late(item: Any) -> bool:
+            blank = subject.blank_of(self.lesson, item.name)
+            return id(item.obj) not in first or blank is None or blank.id in left
+
+        items.sort(key=late)
+
     def pytest_collectreport(self, report: object) -> None:
         """A check.py that cannot be read is a failure."""
         if getattr(report, "failed", False):
@@ -137,10 +206,11 @@ class Reporter:
             self.failure = "\n".join([text, *(shown if printed else [])])
         elif getattr(report, "when", "") == "call":
             self.passed += 1
-            print(f"  ok  {self._says[getattr(report, 'nodeid', '')]}", flush=True)
+            if not self.quiet:
+                print(f"  ok  {self._says[getattr(report, 'nodeid', '')]}", flush=True)
 
 
-def _run(lesson: Lesson, reporter: Reporter) -> None:
+def run_check(lesson: Lesson, reporter: Reporter) -> None:
     """Run pytest on the check of a lesson; the reporter hears what came of it."""
     try:
         import hypothesis  # noqa: F401

@@ -23,9 +23,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from minidist.collectives.simulate import Place, simulate
-from minidist.comm import Comm, Link, run
+from minidist.comm import Comm, Link
 from minidist.errors import DeadlockError
 from minidist.learn.demos import counted
+from minidist.learn.real import RANKS as REAL
+from minidist.learn.real import run
 from minidist.learn.report import DONE
 from minidist.testing.coded import NOTHING, coded, describe
 from minidist.testing.ranktable import LawBroken, compare, plain
@@ -49,6 +51,7 @@ __all__ = [
     "of_link",
     "one_message",
     "plain",
+    "run",
     "run_all",
     "seconds",
     "worlds",
@@ -59,7 +62,7 @@ STUCK_AFTER = 10.0
 """Seconds that a rank may compute without giving way: these programs need milliseconds."""
 
 LARGER = settings(
-    max_examples=30,
+    max_examples=5 if REAL.size else 30,
     deadline=None,
     derandomize=True,  # the same verdict on the same exercise
     database=None,
@@ -109,9 +112,12 @@ def worlds(ranks: Sequence[int] = RANKS, most: int | None = None) -> Iterator[Wo
     """Yield small worlds, smallest first: n from 0 to twice the ranks and 1, or to ``most``.
 
     Each comes in two orders of events, with and without sends that wait for their receive; worlds
-    of more than 5 ranks come with the one or the other in turn, to save time.
+    of more than 5 ranks come with the one or the other in turn, to save time. On real ranks there
+    are only worlds of as many.
     """
     for size in ranks:
+        if REAL.size not in (0, size):
+            continue
         for n in range((2 * size + 1 if most is None else most) + 1):
             if size <= 5 or n % 2 == 0:
                 yield World(size, n, seed=n, synchronous=True)
@@ -120,7 +126,11 @@ def worlds(ranks: Sequence[int] = RANKS, most: int | None = None) -> Iterator[Wo
 
 
 larger_worlds: st.SearchStrategy[World] = st.builds(
-    World, st.integers(1, 8), st.integers(0, 60), st.integers(0, 10**6), st.booleans()
+    World,
+    st.just(REAL.size) if REAL.size else st.integers(1, 8),
+    st.integers(0, 60),
+    st.integers(0, 10**6),
+    st.booleans(),
 )
 """Any world of up to 8 ranks and 60 elements, in any order of events."""
 

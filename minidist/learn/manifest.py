@@ -6,6 +6,7 @@
     title = "From parameter server to ring all-reduce"
     needs = "cpu"                       cpu, mpi or gpu
     minutes = 60
+    weekend = true                      one of the short track; may be left out
 
     [[lesson.blank]]
     id = "03.3"
@@ -53,6 +54,7 @@ class Lesson:
     needs: str
     minutes: int
     blanks: tuple[Blank, ...]
+    weekend: bool = False
 
     def file(self, name: str) -> Path:
         """Return the path of a file of the lesson. Raises LessonError if it is not there."""
@@ -117,12 +119,15 @@ BLANK_FIELDS: dict[str, type] = {"id": str, "name": str, "solution": str, "lines
 
 def _lesson(entry: Mapping[str, Any], folder: Path) -> Lesson:
     where = f"lesson {entry.get('id', '?')} of lessons.toml"
-    fields = _fields(entry, FIELDS, {"blank"}, where)
+    fields = _fields(entry, FIELDS, {"blank", "weekend"}, where)
+    if type(weekend := entry.get("weekend", False)) is not bool:
+        raise LessonError(f"{where}: weekend must be true or false, is {weekend!r}")
     if fields["needs"] not in NEEDS:
         raise LessonError(f"{where}: needs is {fields['needs']!r}, not one of {', '.join(NEEDS)}")
     blanks = tuple(_blank(b, fields["id"]) for b in entry.get("blank", []))
     _distinct([b.name for b in blanks], folder / "lessons.toml")
-    return Lesson(**{**fields, "folder": folder / fields["folder"], "blanks": blanks})
+    fields |= {"folder": folder / fields["folder"], "blanks": blanks, "weekend": weekend}
+    return Lesson(**fields)
 
 
 def _blank(entry: Mapping[str, Any], lesson: str) -> Blank:
@@ -134,6 +139,22 @@ def _blank(entry: Mapping[str, Any], lesson: str) -> Blank:
     if not fields["id"].startswith(f"{lesson}."):
         raise LessonError(f"{where}: it stands in lesson {lesson}, so its id is {lesson}.something")
     return Blank(**fields, hints=tuple(hints))
+
+
+def blank_by_id(lesson: Lesson, number: str) -> Blank:
+    """Return the blank with this id. Raises LessonError that lists those there are."""
+    for blank in lesson.blanks:
+        if blank.id == number:
+            return blank
+    known = ", ".join(b.id for b in lesson.blanks)
+    raise LessonError(f"lesson {lesson.id} has no blank {number}; it has {known}")
+
+
+def find_blank(lessons: Sequence[Lesson], number: str) -> tuple[Lesson, Blank]:
+    """Return a blank and its lesson; "3.2" is "03.2". Raises LessonError as `find` does."""
+    of, _, place = number.partition(".")
+    lesson = find(lessons, of)
+    return lesson, blank_by_id(lesson, f"{lesson.id}.{place}")
 
 
 def _fields(

@@ -23,7 +23,7 @@ from typing import Any
 
 from minidist.errors import LessonError
 from minidist.learn import kernels
-from minidist.learn.manifest import Blank, Lesson
+from minidist.learn.manifest import Blank, Lesson, blank_by_id
 from minidist.testing.mutants import mutate
 
 
@@ -109,15 +109,6 @@ def with_mutant(lesson: Lesson, mutant: Mutant) -> ModuleType:
     change = right.mutated if isinstance(right, kernels.TextKernel) else partial(mutate, right)
     setattr(module, blank.name, change(mutant.old, mutant.new))
     return module
-
-
-def blank_by_id(lesson: Lesson, number: str) -> Blank:
-    """Return the blank with this id."""
-    for blank in lesson.blanks:
-        if blank.id == number:
-            return blank
-    known = ", ".join(b.id for b in lesson.blanks)
-    raise LessonError(f"lesson {lesson.id} has no blank {number}; it has {known}")
 
 
 def blank_of(lesson: Lesson, test: str) -> Blank | None:

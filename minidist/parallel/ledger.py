@@ -7,8 +7,8 @@
 
 A number in a formula is then beside a number that was counted, and a limit can stop a rank before
 the machine does. What is not booked: one layer's temporary arrays, and the two pieces with which a
-ring works, which the end of a run tells (`minidist.comm.scratch`). An allocator's own reserve is not seen either; PyTorch reports both, as "allocated" and
-"reserved".
+ring works, which the end of a run tells (`minidist.comm.scratch`). An allocator's own reserve is
+not seen either; PyTorch reports both, as "allocated" and "reserved".
 """
 
 from minidist.errors import MemoryLimitError

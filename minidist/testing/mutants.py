@@ -27,7 +27,7 @@ def mutate(target: Callable[..., Any], old: str, new: str, **names: Any) -> Any:
 
     ``target`` is a function, a class or a collective. ``names``: see `rebind`.
     """
-    source = _source(target)
+    source = source_of(target)
     if source.count(old) != 1:
         name = inspect.unwrap(target).__name__
         raise MutantError(f"{name} has {old!r} {source.count(old)} times, not once")
@@ -39,10 +39,11 @@ def rebind(target: Callable[..., Any], **names: Any) -> Any:
 
     That is how a mutant of one function is put under another one that calls it.
     """
-    return _compiled(target, _source(target), names)
+    return _compiled(target, source_of(target), names)
 
 
-def _source(target: Callable[..., Any]) -> str:
+def source_of(target: Callable[..., Any]) -> str:
+    """Return the source text of a function, a class or a collective, not indented."""
     return textwrap.dedent(inspect.getsource(inspect.unwrap(target)))
 
 
