@@ -177,12 +177,15 @@ def evaluate(units: Sequence[Any], corpus: Corpus, comm: Comm, xp: Any, batch: i
     """Return the loss over all validation bytes, in nats per byte. All ranks call it.
 
     `units` with the loss at the end. Each rank takes a slice of the windows, in batches; one
-    message of two numbers.
+    message of two numbers. All ranks run equally many batches, the last ones of some perhaps empty:
+    where ranks keep pieces of the parameters, each forward takes all of them.
     """
     start, stop = share(comm, corpus.validation_windows)
+    longest = -(-corpus.validation_windows // comm.size)
+    rounds = -(-longest // batch)
     sums = np.zeros(2)
-    for first in range(start, stop, batch):
-        samples = xp.arange(first, min(first + batch, stop))
+    for first in range(start, start + rounds * batch, batch):
+        samples = xp.arange(min(first, stop), min(first + batch, stop))
         at = At(0, False, samples, xp.arange(corpus.length))
         x = corpus.tokens(at)
         for unit in units:

@@ -101,11 +101,12 @@ def test_all_right_says_why_and_what_is_next(student):
         f"from {module} import {solution} as {name}"
         for (module, _, solution), name in zip(solutions, names, strict=True)
     ]
-    seen = student(lambda text: "\n".join([text, *lines, ""]), lesson=lesson)
+    seen = student(lambda text: "\n".join([text, *lines, ""]), "--in-process", lesson=lesson)
     assert seen.status == 0, seen
-    assert [line[:6] for line in seen.lines[1:-4]] == ["  ok  "] * len(subject.checks(lesson))
-    assert seen.lines[-3].startswith(f"Lesson {lesson.id} is done")
-    assert seen.lines[-2].endswith(f'{lesson.folder.name}/README.md, under "Observe"')
+    assert [line[:6] for line in seen.lines[1:-5]] == ["  ok  "] * len(subject.checks(lesson))
+    assert seen.lines[-4].startswith(f"Lesson {lesson.id} is done")
+    assert seen.lines[-3].endswith(f'{lesson.folder.name}/README.md, under "Observe"')
+    assert seen.lines[-2] == f"how the package does it: minidist solution {lesson.id}.1"
     assert seen.lines[-1] == f"next: lesson {LESSONS[1].id}, {LESSONS[1].title}"
 
 
@@ -241,4 +242,4 @@ def test_no_checkout_and_a_wrong_folder(tmp_path, monkeypatch):
 def test_without_pytest_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pytest", None)
     with pytest.raises(LessonError, match="checks need pytest, which is not installed"):
-        check._run(LESSON, check.Reporter(LESSON, None))
+        check.run_check(LESSON, check.Reporter(LESSON, None))

@@ -15,7 +15,7 @@ from minidist.testing.pictures import same_picture
 
 LESSONS = manifest.load()
 FOUND = (AssertionError, MinidistError, ValueError, IndexError, TypeError, AttributeError)
-HEADINGS = ["Question", "Predict", "Run", "Observe", "Change and check"]
+HEADINGS = ["Question", "Predict", "Run", "Observe", "Change and check", "Check yourself"]
 FILES = ["README.md", "exercise.py", "check.py", "mutants.py", "demo.py", "figure.svg"]
 
 

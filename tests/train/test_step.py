@@ -322,6 +322,34 @@ def test_a_step_and_an_evaluation_run_on_a_device_that_refuses_host_functions(st
     assert run(program, fake_device.xp, ranks=2) == run(program, np, ranks=2)
 
 
+def check_validation_after_a_step(ranks, batch, validate=evaluate):
+    """With pieces of the parameters on each rank, all ranks must run as many forwards."""
+    text = Text("numbers", bytes(i * i % 251 for i in range(250)))
+
+    def program(comm, stage):
+        corpus = Corpus(text, 6, 1)
+        units = build_decoder(DecoderConfig(1, 8, 2, 1, hidden=6), corpus.labels)
+        sync = Zero(units, SGD(), Mesh(comm), stage, dtype=np.float64)
+        Step(sync, corpus, batch=3, learning_rate=lambda k: 0.1)(0)
+        return validate(sync.units, corpus, comm, np, batch)
+
+    want = run(program, 0, ranks=1)[0]
+    for stage in range(4):
+        assert np.allclose(run(program, stage, ranks=ranks), want, **CLOSE), stage
+
+
+@pytest.mark.parametrize(("ranks", "batch"), [(3, 1), (5, 2), (2, 1), (3, 2)])
+def test_validation_with_uneven_and_empty_shares_at_every_stage(ranks, batch):
+    check_validation_after_a_step(ranks, batch)
+
+
+@pytest.mark.parametrize(("ranks", "batch"), [(3, 1), (5, 2)])
+def test_a_rank_that_stops_validating_early_is_seen(ranks, batch):
+    early = mutate(evaluate, "start + rounds * batch", "stop")
+    with pytest.raises(MinidistError):
+        check_validation_after_a_step(ranks, batch, early)
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
 @pytest.mark.parametrize("batch", [1, 4])
 def test_validation_does_not_depend_on_ranks_or_batches(ranks, batch):
