@@ -6,8 +6,8 @@ from types import ModuleType
 import pytest
 
 from minidist.learn import manifest, report, subject
-from minidist.learn.check import Reporter
 from minidist.learn.limit import limit
+from minidist.learn.running import Reporter
 
 LIMIT = 20.0  # seconds of one test; the package's own functions need one or two
 

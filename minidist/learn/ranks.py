@@ -14,6 +14,7 @@ from minidist.errors import LaunchError, LessonError
 from minidist.launch import library
 from minidist.learn import manifest, real, subject
 from minidist.learn.manifest import Lesson
+from minidist.learn.running import Reporter, run_check
 
 SIZES = (2, 3, 4)
 LIMIT = 120.0
@@ -55,7 +56,6 @@ def again(lesson: Lesson, size: int, mutant: int | None) -> tuple[int, str]:
 def main() -> None:
     """Be one of the ranks."""
     from minidist.comm.mpi import leave, world
-    from minidist.learn.check import Reporter, run_check
 
     number, folder, *mutant = sys.argv[1:]
     real.RANKS.comm = comm = world()

@@ -3,6 +3,7 @@
 import re
 import signal
 import sys
+from datetime import date
 from types import SimpleNamespace
 
 import pytest
@@ -19,23 +20,33 @@ HEADINGS = ["Question", "Predict", "Run", "Observe", "Change and check", "Check 
 FILES = ["README.md", "exercise.py", "check.py", "mutants.py", "demo.py", "figure.svg"]
 
 
-def case(lesson, *more):
-    """Parameters of a test; those of a lesson about kernels need a compiler."""
+TODAY = 2 * date.today().toordinal()
+TURN = {LESSONS[(TODAY + i) % len(LESSONS)].id for i in range(2)}
+"""The two lessons of the day, which run in the fast tier; the others with --all."""
+
+
+def case(lesson, *more, dear=False):
+    """Parameters of a test. Lessons about kernels need a compiler; what is dear goes in turns."""
     kernels = any(".cu:" in blank.solution for blank in lesson.blanks)
-    return pytest.param(lesson, *more, marks=[pytest.mark.kernel] if kernels else [])
+    marks = [pytest.mark.kernel] if kernels else []
+    marks += [pytest.mark.slow] if dear and lesson.id not in TURN else []
+    return pytest.param(lesson, *more, marks=marks)
 
 
 every_lesson = pytest.mark.parametrize(
     "lesson", [*map(case, LESSONS)], ids=lambda lesson: lesson.id
+)
+each_in_turn = pytest.mark.parametrize(
+    "lesson", [case(lesson, dear=True) for lesson in LESSONS], ids=lambda lesson: lesson.id
 )
 every_blank = pytest.mark.parametrize(
     ("lesson", "blank"),
     [case(lesson, blank) for lesson in LESSONS for blank in lesson.blanks],
     ids=lambda value: value.id,
 )
-every_mutant = pytest.mark.parametrize(
+mutants_in_turn = pytest.mark.parametrize(
     ("lesson", "mutant"),
-    [case(lesson, mutant) for lesson in LESSONS for mutant in subject.mutants(lesson)],
+    [case(lesson, m, dear=True) for lesson in LESSONS for m in subject.mutants(lesson)],
     ids=lambda value: value.id if isinstance(value, manifest.Lesson) else value.name,
 )
 
@@ -86,14 +97,14 @@ def test_a_blank_says_what_to_do(lesson, blank):
     assert re.search(r"exercise\.(py|cu):\d+$", text)
 
 
-@every_lesson
+@each_in_turn
 def test_the_package_solves_it(lesson):
     module = subject.solved(lesson)
     for test in subject.checks(lesson).values():
         test(module)
 
 
-@every_mutant
+@mutants_in_turn
 def test_a_wrong_version_is_rejected(lesson, mutant):
     blank = subject.blank_by_id(lesson, mutant.blank)
     found = failure(lesson, blank, subject.with_mutant(lesson, mutant))
@@ -131,12 +142,12 @@ def demo(tmp_path_factory):
     return once
 
 
-@every_lesson
+@each_in_turn
 def test_the_figure_is_the_one_that_the_demo_draws(lesson, demo):
     assert same_picture(lesson.file("figure.svg").read_text("utf-8"), demo(lesson)[1])
 
 
-@every_lesson
+@each_in_turn
 @pytest.mark.parametrize(
     "ranks", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
 )
@@ -177,7 +188,7 @@ def test_numbers_are_found_in_a_text():
     assert numbers(text) == ["1998.0", "14.00", "112020", "1.5"]
 
 
-@every_lesson
+@each_in_turn
 def test_the_readme_states_only_numbers_that_the_demo_prints(lesson, demo):
     printed = set(numbers(demo(lesson)[0]))
     parts = sections(lesson)
@@ -229,7 +240,7 @@ def test_commands_of_the_readme_are_commands(lesson):
     "line",
     [
         "minidist chek 03",
-        "minidist check",
+        "minidist check 03 04",
         "minidist check 03 --mutant 99",
         "python lessons/gone.py",
         "minidist launch -n 4 -- python lessons/gone.py",
@@ -276,7 +287,7 @@ def test_silly_flags_of_a_demo_are_refused_in_a_sentence(number, flags, told, tm
     assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
 
 
-@every_lesson
+@each_in_turn
 def test_a_figure_that_cannot_be_written_is_a_sentence(lesson, monkeypatch, capsys):
     demo = subject.load_file(lesson.file("demo.py"))
     monkeypatch.setattr(sys, "argv", ["demo.py", "--figure", "/nonexist/a.svg"])
