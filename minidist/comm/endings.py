@@ -19,6 +19,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from minidist.errors import MemoryLimitError
+
 Abort = Callable[[int], Any]
 """Ends all ranks with a status: `MPI.COMM_WORLD.Abort`."""
 
@@ -33,7 +35,10 @@ class EndAll:
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         """Report an exception that nobody has caught."""
-        lines = "".join(traceback.format_exception(kind, error, trace)).splitlines()
+        text = "".join(traceback.format_exception(kind, error, trace))
+        if isinstance(error, MemoryLimitError):  # a table that says what to do; no line is at fault
+            text = str(error)
+        lines = text.splitlines()
         sys.stdout.flush()
         sys.stderr.write("".join(f"[rank {self.rank}] {line}\n" for line in lines))  # in one piece
         sys.stderr.flush()

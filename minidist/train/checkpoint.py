@@ -20,6 +20,7 @@ three are functions of the step. PyTorch's Distributed Checkpoint has the same t
 a metadata file; Megatron-LM's older format is one file per rank of a fixed cut.
 """
 
+import re
 import shutil
 from collections.abc import Iterator
 from hashlib import sha256
@@ -34,7 +35,7 @@ from safetensors.numpy import save
 from minidist.arrays import to_host
 from minidist.comm import Comm
 from minidist.errors import CheckpointError
-from minidist.files import replace_file
+from minidist.files import replace_file, sync_folder
 from minidist.ops.half import named
 from minidist.parallel.zero import Zero
 from minidist.train.boxes import boxes_of, common, inside, size
@@ -43,6 +44,7 @@ from minidist.train.manifest import Manifest, Piece, read_manifest
 
 MANIFEST = "manifest.json"
 NEW = ".new"
+NAME = re.compile(r"step-\d+")
 BITS = {"bfloat16": np.dtype(np.uint16)}
 """Types that NumPy's safetensors does not know are saved as their bits; the manifest knows."""
 
@@ -114,6 +116,7 @@ def _commit(folder: Path, new: Path, final: Path, manifest: Manifest) -> None:
         if final.exists():  # of the same step: its numbers are the same
             shutil.rmtree(final)
         new.rename(final)
+        sync_folder(folder)
         for other in folder.iterdir():
             if other != final and other.is_dir():
                 shutil.rmtree(other)
@@ -123,7 +126,7 @@ def _commit(folder: Path, new: Path, final: Path, manifest: Manifest) -> None:
 
 def newest(folder: Path) -> Path | None:
     """Return the folder of the newest checkpoint that is complete; None if there is none."""
-    found = [p for p in folder.glob("step-*") if p.suffix != NEW and (p / MANIFEST).exists()]
+    found = [p for p in folder.glob("step-*") if NAME.fullmatch(p.name) and (p / MANIFEST).exists()]
     return max(found, key=lambda p: int(p.name.removeprefix("step-")), default=None)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from minidist.comm import Comm, run
 from minidist.comm.detect import launched
 from minidist.device import choose_device
-from minidist.errors import ConfigError, DivergedError, MinidistError
+from minidist.errors import ConfigError, DivergedError, MemoryLimitError, MinidistError
 from minidist.options import add_flags, kinds, resolve
 from minidist.parallel.mesh import Mesh
 from minidist.train.config import Layout, Session, TrainConfig
@@ -104,6 +104,8 @@ def sit(
             finished = trainer.run(stop)
     except DivergedError as error:  # likewise
         return refuse(comm, error)
+    except MemoryLimitError as error:  # of this rank alone: it ends the others
+        raise MemoryLimitError(f"{error}; go on with --resume {trainer.folder.path}") from None
     if finished:
         close(trainer)
         return 0

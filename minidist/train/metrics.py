@@ -7,6 +7,7 @@ but the last whole. The lines for people have fixed columns and no cursor tricks
 
 import json
 from dataclasses import asdict, dataclass
+from math import inf, isfinite
 from pathlib import Path
 
 from minidist.files import replace_file
@@ -44,17 +45,30 @@ def line(row: Metrics) -> str:
 def append(path: Path, row: Metrics) -> None:
     """Add one line to the file. Rank 0 calls it."""
     with path.open("a") as file:
-        file.write(json.dumps(asdict(row)) + "\n")
+        file.write(_text(row))
+
+
+def _text(row: Metrics) -> str:
+    """A row as JSON, which knows no infinity: the norm of a skipped step is null."""
+    norm = row.grad_norm if isfinite(row.grad_norm) else None
+    return json.dumps({**asdict(row), "grad_norm": norm}, allow_nan=False) + "\n"
+
+
+def _row(text: str) -> Metrics:
+    values = json.loads(text)
+    return Metrics(
+        **{**values, "grad_norm": inf if values["grad_norm"] is None else values["grad_norm"]}
+    )
 
 
 def read(path: Path) -> list[Metrics]:
     """Return the rows of the file; a last line that a kill cut short is left out."""
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
-    return [Metrics(**json.loads(text)) for text in lines]
+    return [_row(text) for text in lines]
 
 
 def cut_after(path: Path, step: int) -> None:
     """Drop the rows beyond `step`, which a resumed run will write again. Rank 0 calls it."""
     rows = [row for row in read(path) if row.step <= step]
-    text = "".join(json.dumps(asdict(row)) + "\n" for row in rows)
+    text = "".join(map(_text, rows))
     replace_file(path, text.encode())

@@ -189,6 +189,6 @@ def evaluate(units: Sequence[Any], corpus: Corpus, comm: Comm, xp: Any, batch: i
         at = At(0, False, samples, xp.arange(corpus.length))
         x = corpus.tokens(at)
         for unit in units:
-            x, _ = unit.forward(x, at)
+            x = unit.forward(x, at)[0]  # what is for backward goes at once
         sums += float(to_host(x)), int((to_host(corpus.labels(at)) >= 0).sum())
     return mean(comm, *sums)

@@ -162,7 +162,7 @@ class Trainer:
     def _log(self, outcome: Outcome, speed: float, sent: int) -> None:
         self.val_loss = None
         if self._is_due(self.config.validate_every):
-            batch = self.config.batch
+            batch = max(1, self.activations().batch)  # no more at once than in training
             self.val_loss = evaluate(self.units, self.corpus, self.comm, self.xp, batch)
             self._must_be_finite(self.val_loss, "validation loss")
         row = metrics.Metrics(self.done, outcome.loss, self.val_loss, speed, sent, outcome.norm)
@@ -184,8 +184,12 @@ class Trainer:
         path = save_checkpoint(
             self.comm, self.folder.checkpoints, self.sync, self.done, samples, notes
         )
-        if self.leader:
-            save_weights(self.folder.model, self.done, dict(whole_weights(path)), about)
+
+        def save_alone() -> None:
+            if self.leader:
+                save_weights(self.folder.model, self.done, dict(whole_weights(path)), about)
+
+        together(self.comm, save_alone)
 
     def _must_be_finite_here(self) -> None:
         for slot, shard, values in self.sync.kept():

@@ -3,6 +3,7 @@
 import argparse
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,8 @@ from minidist import cli
 from minidist.comm import run
 from minidist.errors import ConfigError, MismatchError
 from minidist.testing.mutants import mutate
-from minidist.train import command, trainer
+from minidist.train import command, metrics, trainer
+from minidist.train.checkpoint import newest
 from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.folder import together
 from minidist.train.stop import StopRequest
@@ -133,3 +135,31 @@ def test_an_error_of_one_rank_is_raised_on_all():
         return together(comm, lambda: comm.rank)
 
     assert run(program, ranks=3) == [0, 1, 2]
+
+
+def test_the_norm_of_a_skipped_step_is_null(tmp_path):
+    """JSON knows no Infinity; jq and pandas would stop at it."""
+    row = metrics.Metrics(1, 2.0, None, 3.0, 4, float("inf"))
+    metrics.append(tmp_path / "m.jsonl", row)
+    text = (tmp_path / "m.jsonl").read_text()
+    assert json.loads(text, parse_constant=pytest.fail)["grad_norm"] is None
+    assert metrics.read(tmp_path / "m.jsonl") == [row]
+    metrics.cut_after(tmp_path / "m.jsonl", 1)
+    assert (tmp_path / "m.jsonl").read_text() == text
+
+
+def test_a_copy_beside_the_checkpoints_is_not_taken_for_one(folder):
+    assert train(out="r", steps=2) == 0
+    kept = newest(folder / "r/checkpoints")
+    shutil.copytree(kept, kept.with_name("step-00000009-backup"))
+    assert newest(folder / "r/checkpoints") == kept
+
+
+def test_a_limit_that_is_met_in_a_step_says_how_to_go_on(folder, capsys):
+    """The run has begun, so its folder is there; another stage goes on in it."""
+    flags = {"out": "r", "batch": 5, "context": 64, "in_process": 2}
+    assert train(memory_limit=230_000, **flags) == 1
+    error = capsys.readouterr().err
+    assert re.search(r"rank \d: [\d,]+ bytes of activations more than the limit", error)
+    assert error.endswith("go on with --resume r\n")
+    assert train(resume="r", in_process=2, zero=3, memory_limit=0) == 0
