@@ -59,6 +59,7 @@ def main() -> None:
 
     number, folder, *mutant = sys.argv[1:]
     real.RANKS.comm = comm = world()
+    vars(comm)["compute"] = lambda seconds: None  # real ranks would really be busy
     lesson = manifest.find(manifest.load(), number)
     wrong = subject.mutants(lesson)[int(mutant[0]) - 1] if mutant else None
     reporter = Reporter(lesson, wrong, quiet=True)
