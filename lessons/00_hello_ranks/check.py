@@ -125,3 +125,7 @@ def test_roster(exercise):
         compare(law, said, want, got[0], str, "say")
         same = [f"the table of rank {0 if t == want else rank}" for rank, t in enumerate(got)]
         compare(SAME_TABLE, world, ["the table of rank 0"] * ranks, same, str, "get")
+
+
+SYMBOLIC = [test_bounds, test_share]
+"""Who owns what, before any number is computed."""

@@ -23,6 +23,7 @@ from minidist.learn.laws import (
     hold_everywhere,
     larger_worlds,
     never_waits,
+    run,
     run_all,
     seconds,
     worlds,
@@ -202,3 +203,26 @@ def cuts(draw, world):
         return None
     borders = st.lists(st.integers(0, world.n), min_size=world.ranks - 1, max_size=world.ranks - 1)
     return [0, *sorted(draw(borders)), world.n]
+
+
+def score(exercise):
+    """What the busiest of 4 ranks sends and borrows for an all-reduce of 840 bytes."""
+
+    def program(comm, collective):
+        collective(comm, np.zeros(BYTES, np.uint8))
+        return comm.traffic.messages, comm.traffic.bytes, comm.state.scratch.nbytes
+
+    ranks = 4
+    piece = BYTES // ranks
+    ring = [max(x) for x in zip(*run(program, exercise.all_reduce, ranks=ranks), strict=True)]
+    halving = [
+        max(x) for x in zip(*run(program, exercise.halving_all_reduce, ranks=ranks), strict=True)
+    ]
+    return [
+        ("ring, messages of a rank", ring[0], 2 * (ranks - 1)),
+        ("ring, bytes of a rank", ring[1], 2 * (ranks - 1) * piece),
+        ("ring, work memory in bytes", ring[2], 2 * piece),
+        ("halving, messages of a rank", halving[0], 4),
+        ("halving, bytes of a rank", halving[1], 2 * (ranks - 1) * piece),
+        ("halving, work memory in bytes", halving[2], BYTES),
+    ]

@@ -297,3 +297,7 @@ def in_words(off):
     """What is not as in one process."""
     wrong = [f"{name} off by {by:.1e}" for name, by in off.items() if not by <= 1e-10]
     return ", ".join(wrong[:2]) or "all as in one process"
+
+
+SYMBOLIC = [test_micro_batches, test_join]
+"""Who owns what, before any number is computed."""

@@ -280,3 +280,7 @@ def after_each_other(world, stage, sent, name):
 def test_refresh_equals_data_parallel(exercise):
     """07.6  ... masters are rounded into parameters, and everything of yours works together."""
     check_same(zero={"update": exercise.update}, bucket={"refresh": exercise.refresh})
+
+
+SYMBOLIC = [test_kept_part]
+"""Who owns what, before any number is computed."""

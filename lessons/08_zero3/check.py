@@ -297,3 +297,7 @@ def test_reduce_equals_data_parallel(exercise):
         found = run_all(world, partial(sharded.trained, **yours), 3, dtype, count)
         name = f"{world.name}, {np.dtype(dtype).name}, micro-batches: {count}, 3 steps"
         compare(law, name, want, found, plain)
+
+
+SYMBOLIC = [test_users_of, test_users_of_gives_each_parameter_one_bucket]
+"""Who owns what, before any number is computed."""

@@ -5,12 +5,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from minidist import cli, processes
+from minidist.collectives import server
 from minidist.errors import LessonError
-from minidist.learn import manifest, progress, ranks, real, reset, solution, subject, watch
+from minidist.learn import manifest, progress, ranks, real, reset, running, solution, subject, watch
 
 LESSONS = manifest.load()
 
@@ -271,3 +273,35 @@ def test_programs_go_to_the_ranks_that_there_are_and_others_stay_in_process():
         assert real.RANKS.programs == 1
     finally:
         real.RANKS.comm, real.RANKS.programs = None, 0
+
+
+def test_the_score_of_lesson_03_is_at_its_bound():
+    lesson = manifest.find(LESSONS, "03")
+    rows = subject.load_file(lesson.file("check.py")).score(subject.solved(lesson))
+    assert len(rows) == 6
+    assert all(yours == bound for _, yours, bound in rows)
+
+
+def test_an_all_reduce_worse_than_its_bound_is_seen():
+    lesson = manifest.find(LESSONS, "03")
+    worse = SimpleNamespace(**vars(subject.solved(lesson)))
+    worse.all_reduce = server.all_reduce
+    rows = subject.load_file(lesson.file("check.py")).score(worse)
+    assert [yours > bound for _, yours, bound in rows][1]
+
+
+@pytest.mark.parametrize("left", [set(), {"05.1"}])
+def test_who_owns_what_is_asked_first_of_blanks_that_are_filled(left, monkeypatch):
+    lesson = manifest.find(LESSONS, "05")
+    monkeypatch.setattr(running, "blanks_left", lambda lesson: left)
+    module = subject.load_file(lesson.file("check.py"))
+    items = [
+        SimpleNamespace(name=name, obj=test, module=module)
+        for name, test in vars(module).items()
+        if name.startswith("test_")
+    ]
+    running.Reporter(lesson, None).pytest_collection_modifyitems(items)
+    first = [item.name for item in items[:2]]
+    assert first == (
+        ["test_join", "test_micro_batches"] if left else ["test_micro_batches", "test_join"]
+    )
