@@ -158,6 +158,16 @@ def count(comm: Comm) -> str:
     return "1 rank" if comm.size == 1 else f"{comm.size} ranks"
 
 
+def sample(trainer: Trainer) -> str:
+    """Return a text by the model, if rank 0 may hold all of it."""
+    if trainer.whole_fits:
+        return continuation(trainer.folder, PROMPT, tokens=300)
+    return (
+        "no sample: the whole model is more than --memory-limit leaves; where there is room:\n"
+        f"minidist generate --from {trainer.folder.path}"
+    )
+
+
 def close(trainer: Trainer) -> None:
     """End a finished run: check the replicas, print a sample and the report. All ranks call it."""
     comm, text = trainer.comm, trainer.text
@@ -165,7 +175,7 @@ def close(trainer: Trainer) -> None:
     traffic = trainer.traffic()
     if comm.rank == 0:
         print(f"{count(comm)}, the same weights on each, sha256 {digest[:12]}\n")
-        print(continuation(trainer.folder, PROMPT, tokens=300))
+        print(sample(trainer))
         if trainer.val_loss is not None:
             print("\n" + loss_report(text, trainer.corpus, trainer.val_loss))
         print("\n" + traffic)

@@ -17,10 +17,11 @@ from minidist.device import Device, choose_device
 from minidist.nn import build_decoder
 from minidist.ops.half import down
 from minidist.options import resolve
+from minidist.train.checkpoint import newest, whole_weights
 from minidist.train.config import TrainConfig
 from minidist.train.folder import RunFolder
 from minidist.train.sample import continue_text
-from minidist.train.weights import check_same_shapes, load_weights
+from minidist.train.weights import Tensors, check_same_shapes, load_weights
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -78,8 +79,17 @@ def load_decoder(config: TrainConfig, folder: RunFolder, xp: Any = np) -> list[A
     """Return a decoder that ends in logits, with the weights that the run has saved."""
     units = build_decoder(config.decoder())
     parameters = dict.fromkeys(p for unit in units for p in unit.parameters())
-    weights, precision = load_weights(folder.model).tensors, config.precision()
+    weights, precision = saved_weights(folder), config.precision()
     check_same_shapes(weights, {p.name: np.empty(p.local, precision.master) for p in parameters})
     for p in parameters:
         p.data = xp.asarray(down(weights[p.name], precision.dtype))
     return units
+
+
+def saved_weights(folder: RunFolder) -> Tensors:
+    """Return all weights of a run: from their own file, or else from the newest checkpoint.
+
+    A run whose ranks may not hold the whole model has no such file.
+    """
+    path = None if folder.model.exists() else newest(folder.checkpoints)
+    return load_weights(folder.model).tensors if path is None else dict(whole_weights(path))

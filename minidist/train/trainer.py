@@ -162,7 +162,8 @@ class Trainer:
     def _log(self, outcome: Outcome, speed: float, sent: int) -> None:
         self.val_loss = None
         if self._is_due(self.config.validate_every):
-            batch = max(1, self.activations().batch)  # no more at once than in training
+            parts = self.step.data.size * self.layout.micro_batches
+            batch = -(-self.config.batch // parts)  # on all ranks; no more at once than in training
             self.val_loss = evaluate(self.units, self.corpus, self.comm, self.xp, batch)
             self._must_be_finite(self.val_loss, "validation loss")
         row = metrics.Metrics(self.done, outcome.loss, self.val_loss, speed, sent, outcome.norm)
@@ -173,9 +174,10 @@ class Trainer:
     def save(self) -> None:
         """Write the checkpoint, each rank its part, and the weights alone. All ranks call it.
 
-        The weights as one file take the whole model in the memory of rank 0's host; a model for
-        which that is too much is read from the checkpoint. Raises DivergedError on all ranks, and
-        leaves the files as they are, if a weight is not finite: nothing could go on from there.
+        The weights as one file take the whole model in the memory of rank 0: under a limit that is
+        lower, there is no such file, and `minidist generate` reads the checkpoint. Raises
+        DivergedError on all ranks, and leaves the files as they are, if a weight is not finite:
+        nothing could go on from there.
         """
         together(self.comm, self._must_be_finite_here)
         about = {"corpus": self.text.hash, "config": dump_toml(self.config)}
@@ -186,10 +188,19 @@ class Trainer:
         )
 
         def save_alone() -> None:
-            if self.leader:
+            if self.leader and self.whole_fits:
                 save_weights(self.folder.model, self.done, dict(whole_weights(path)), about)
+            elif self.leader:
+                self.folder.model.unlink(missing_ok=True)  # of an earlier sitting
 
         together(self.comm, save_alone)
+
+    @property
+    def whole_fits(self) -> bool:
+        """Whether this rank may hold all weights beside its state: once read, once as a file."""
+        elements = sum(b.layout.size for b in self.sync.buckets)
+        whole = 2 * elements * self.sync.how.master.itemsize
+        return not self.ledger.limit or self.ledger.total + whole <= self.ledger.limit
 
     def _must_be_finite_here(self) -> None:
         for slot, shard, values in self.sync.kept():

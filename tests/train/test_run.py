@@ -20,7 +20,7 @@ from minidist.train.checkpoint import newest
 from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.folder import together
 from minidist.train.stop import StopRequest
-from tests.train.runs import TINY, rows, train, weights
+from tests.train.runs import TINY, rows, same_arrays, state, train, weights
 
 pytestmark = pytest.mark.usefixtures("folder")
 
@@ -163,3 +163,39 @@ def test_a_limit_that_is_met_in_a_step_says_how_to_go_on(folder, capsys):
     assert re.search(r"rank \d: [\d,]+ bytes of activations more than the limit", error)
     assert error.endswith("go on with --resume r\n")
     assert train(resume="r", in_process=2, zero=3, memory_limit=0) == 0
+
+
+@pytest.mark.parametrize("batch", [1, 4, 7])
+def test_validation_between_steps_where_slices_differ(folder, batch):
+    """Ranks with slices of 2, 1 and 1 samples must validate in the same number of batches."""
+    assert train(out="one", steps=2, validate_every=1, batch=batch) == 0
+    assert train(out="r", steps=2, validate_every=1, batch=batch, in_process=3, zero=3) == 0
+    one, three = ([row.val_loss for row in rows(folder / run)] for run in ("one", "r"))
+    assert np.allclose(one, three, rtol=0, atol=1e-10)
+
+
+BIG = {"width": 32, "layers": 6, "batch": 4}
+
+
+def test_a_model_too_large_for_one_rank_trains_on_four_and_speaks_elsewhere(folder, capsys):
+    limit = 1_400_000
+    assert train(out="one", memory_limit=limit, **BIG) == 1
+    capsys.readouterr()
+    assert train(out="r", memory_limit=limit, in_process=4, zero=3, **BIG) == 0
+    assert "no sample: the whole model is more than --memory-limit" in capsys.readouterr().out
+    assert not (folder / "r/model.safetensors").exists()
+    assert train(out="free", in_process=4, zero=3, **BIG) == 0
+    same_arrays(state(folder / "r"), state(folder / "free"))
+    capsys.readouterr()
+    told = []
+    for name in ("r", "free"):
+        assert cli.main(["generate", "--from", name, "ROMEO:", "--tokens", "20"]) == 0
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1] != ""
+
+
+def test_weights_of_an_earlier_sitting_do_not_stay_beside_newer_steps(folder):
+    assert train(out="r", stop_after=2, zero=3, in_process=4, **BIG) == 0
+    assert (folder / "r/model.safetensors").exists()
+    assert train(resume="r", in_process=4, memory_limit=1_400_000) == 0
+    assert not (folder / "r/model.safetensors").exists()
