@@ -4,7 +4,7 @@
     minidist launch -n 4 -- python lessons/03_ring_all_reduce/demo.py   4 MPI ranks, counted
 
 Counts and a virtual clock, no stopwatch: the numbers are the same on every machine. M is the size
-of the array. `--figure FILE` draws the second table.
+of the array. `--figure FILE` draws the second table, `--steps FILE` who has summed what in a ring.
 """
 
 import argparse
@@ -15,10 +15,12 @@ from typing import NamedTuple
 import numpy as np
 
 from minidist.collectives import Collective, costs, halving, ring, server, tree
+from minidist.collectives.history import history, states
 from minidist.comm import Link, run, world
 from minidist.comm.detect import launched
 from minidist.learn import demos
 from minidist.view import charts
+from minidist.view.blocks import Cell, Table, blocks
 
 BYTES = 840  # M: a multiple of 1, 2, ... 8, so that the pieces of all rings are equal
 RANKS = range(1, 9)
@@ -126,6 +128,33 @@ def figure():
     )
 
 
+def steps(ranks=4):
+    """Who has summed what, after each exchange of the ring."""
+    sent = history(ring.all_reduce, ranks)
+    tables, before = [], None
+    for number, state in enumerate(states(sent, ranks)):
+        half = "start" if not number else "reduce-scatter" if number < ranks else "all-gather"
+        rows = [
+            [
+                Cell("".join(map(str, sorted(who))), len(who) / ranks, new=was not in (None, who))
+                for who, was in zip(row, old, strict=True)
+            ]
+            for row, old in zip(state, before or [[None] * ranks] * ranks, strict=True)
+        ]
+        tables.append(Table(f"{number}  {half}" if number else half, rows))
+        before = state
+    return blocks(
+        tables,
+        [f"rank {n}" for n in range(ranks)],
+        "ABCDEFG"[:ranks],
+        title=f"Whose values each rank has summed, after each of {len(sent)} exchanges",
+        words=f"After {ranks - 1} exchanges each rank has one piece with the values of all "
+        f"{ranks} ranks; after {ranks - 1} more it has all pieces. An edge marks what has just "
+        "come.",
+        width=860,
+    )
+
+
 def on_real_ranks(comm):
     """Counted bytes beside the formula, on the ranks that there are."""
     rows = [(w, max(comm.gather_objects(counted(comm, w, BYTES)))) for w in WAYS]
@@ -142,6 +171,7 @@ def on_real_ranks(comm):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figure", metavar="FILE", type=Path, help="draw the second table as SVG")
+    parser.add_argument("--steps", metavar="FILE", type=Path, help="draw a ring, step by step")
     args = parser.parse_args()
     if launched():
         on_real_ranks(world())
@@ -154,6 +184,9 @@ def main():
     if args.figure:
         charts.write(args.figure, figure())
         print(f"\nfigure: {args.figure}")
+    if args.steps:
+        charts.write(args.steps, steps())
+        print(f"\nsteps: {args.steps}")
 
 
 if __name__ == "__main__":

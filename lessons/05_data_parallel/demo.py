@@ -8,7 +8,6 @@ are the same on every machine. `--figure FILE` draws the last table as a timelin
 """
 
 import argparse
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +22,8 @@ from minidist.parallel.mesh import Mesh
 from minidist.testing.microsteps import BATCH, differences, on_ranks, one_process
 from minidist.train.trace import COMPUTE, Trace
 from minidist.view import charts
+from minidist.view.lanes import Block, Lane, Mark, lanes
+from minidist.view.svg import COLOURS, QUIET
 
 RANKS, PARTS = (1, 2, 3, 4), (1, 2, 3)
 UNITS, SECONDS, POLLS = 16, 1e-3, 8  # units of a model, backward of one, polls meanwhile
@@ -156,82 +157,46 @@ def show_buckets(runs):
 
 # --- the figure -----------------------------------------------------------------------------------
 
-LEFT, TOP, ROW, LANE = 104, 78, 62, 18
-SCALE = 22e3  # units of the picture for a second
-COMPUTES, TRAVELS, SERVES, WAITS = charts.COLOURS[0], charts.COLOURS[1], "#f0b429", "#d0d4d9"
-TITLE = "The messages of a backward pass, by the size of buckets"
+KINDS = {
+    "backward of a unit": COLOURS[0],
+    BUSY: "#f0b429",
+    "waits": QUIET,
+    "ring of a bucket": COLOURS[1],
+}
+WORKS, _, WAITS, TRAVELS = KINDS
 
 
 def figure(runs):
-    """For each size two lanes of a rank: what it computes, and which rings are under way."""
-    words = (
-        "With 16 buckets the rings travel under the backward pass, but a rank is busy with their "
-        "many messages: 21.4 ms. With one bucket nothing travels before the end: 22.8 ms. With 4 "
-        "buckets it takes 19.0 ms. Computation alone is 16 ms."
-    )
-    height = TOP + len(SIZES) * ROW + 6
-    parts = [text(10, 24, TITLE, size=15), *legend()]
-    alone = LEFT + SCALE * UNITS * SECONDS
-    for row, size in enumerate(SIZES):
-        parts.extend(lanes(TOP + row * ROW, size, runs[size]))
-    parts.append(
-        f'<line x1="{alone:.1f}" x2="{alone:.1f}" y1="{TOP - 8}" y2="{height - 8}" '
-        f'stroke="{charts.INK}" stroke-dasharray="4 3"/>'
-    )
-    parts.append(text(alone, TOP - 13, "16 ms: computation alone", 12, anchor="middle"))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 {height}" role="img" '
-        f'font-family="sans-serif" aria-label="{escape(TITLE + ". " + words)}">\n'
-        f"<title>{TITLE}</title>\n<desc>{escape(words)}</desc>\n"
-        f'<rect width="680" height="{height}" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n"
+    """For each size two rows of a rank: what it computes, and which rings are under way."""
+    return lanes(
+        [lane(size, runs[size]) for size in SIZES],
+        KINDS,
+        title="The messages of a backward pass, by the size of buckets",
+        words=(
+            "With 16 buckets the rings travel under the backward pass, but a rank is busy with "
+            "their many messages: 21.4 ms. With one bucket nothing travels before the end: 22.8 "
+            "ms. With 4 buckets it takes 19.0 ms. Computation alone is 16 ms."
+        ),
+        mark=Mark(UNITS * SECONDS, "16 ms: computation alone"),
+        width=680,
     )
 
 
-def lanes(y, size, one):
-    """The two lanes of one size, and when it is over."""
+def lane(size, one):
+    """What a rank does with buckets of one size."""
     rings = [(e.start, e.stop) for e in one.events if e.name.startswith("all-reduce")]
     begins = max(rings)[0]  # of the last ring: nothing is left to compute
-    yield text(LEFT - 8, y + 14, name(size), 13, anchor="end")
-    for e in one.events:
-        if e.track == COMPUTE and e.name != BUSY:
-            yield box(e.start, e.stop, y, COMPUTES)
-    yield box(begins, begins + one.waited, y, WAITS)
-    for e in one.events:
-        if e.name == BUSY:
-            yield box(e.start, e.stop, y, SERVES, edge=0)
-    for start, stop in rings:
-        yield box(start, stop, y + LANE + 3, TRAVELS)
-    end = LEFT + SCALE * one.total
-    yield text(end + 6, y + 14, f"{1e3 * one.total:.1f} ms", 13, bold=True)
-
-
-def box(start, stop, y, fill, edge=0.8):
-    return (
-        f'<rect x="{LEFT + SCALE * start:.2f}" y="{y:.2f}" width="{SCALE * (stop - start):.2f}" '
-        f'height="{LANE}" fill="{fill}" stroke="white" stroke-width="{edge}"/>'
-    )
-
-
-def legend():
-    """A square and a word for each kind."""
-    kinds = {
-        "backward of a unit": COMPUTES,
-        "busy with messages": SERVES,
-        "waits": WAITS,
-        "ring of a bucket": TRAVELS,
-    }
-    for (kind, colour), x in zip(kinds.items(), (104, 260, 422, 500), strict=True):
-        yield f'<rect x="{x}" y="37" width="12" height="12" fill="{colour}"/>'
-        yield text(x + 18, 48, kind, 13)
-
-
-def text(x, y, words, size=14, anchor="start", bold=False):
-    """A line of text."""
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y}" font-size="{size}" fill="{charts.INK}" '
-        f'text-anchor="{anchor}"{weight}>{escape(words)}</text>'
-    )
+    blocks = [
+        *(
+            Block(e.start, e.stop, WORKS)
+            for e in one.events
+            if e.track == COMPUTE and e.name != BUSY
+        ),
+        Block(begins, begins + one.waited, WAITS),
+        *(Block(e.start, e.stop, BUSY) for e in one.events if e.name == BUSY),
+    ]
+    rows = [blocks, [Block(*times, TRAVELS) for times in rings]]
+    return Lane(name(size), rows, end=f"{1e3 * one.total:.1f} ms")
 
 
 # --- on real ranks --------------------------------------------------------------------------------

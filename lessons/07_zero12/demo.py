@@ -9,7 +9,6 @@ every machine. `--figure FILE` draws the second table.
 """
 
 import argparse
-from html import escape
 from pathlib import Path
 
 from minidist.comm import run, world
@@ -25,6 +24,7 @@ from minidist.train.corpus import Corpus, Text
 from minidist.train.optimizer import AdamW
 from minidist.train.step import Step
 from minidist.view import charts
+from minidist.view.svg import COLOURS, PAPER, Picture
 
 STATE = State("bfloat16", "bfloat16")
 STAGES = {0: "data parallel", 1: "ZeRO-1", 2: "ZeRO-2", 3: "ZeRO-3"}
@@ -101,64 +101,44 @@ def moved_units(stage):
 
 # --- the figure -----------------------------------------------------------------------------------
 
-LEFT, TOP, ROW, BAR = 122, 76, 54, 30
+LEFT, TOP, ROW, BAR, RIGHT = 122, 76, 54, 30, 645
 SCALE = 400 / 120  # units of the picture for a GB
-TITLE = "7.5 billion parameters, 64 ranks: what each rank keeps"
 
 
 def figure():
     """Stacked bars: GB of each kind on a rank, by stage."""
-    words = (
+    picture = Picture(
+        660,
+        "7.5 billion parameters, 64 ranks: what each rank keeps",
         "Data parallelism keeps 120 GB on each rank, of which 90 GB are masters and moments. "
         "ZeRO-1 cuts those: 31.4 GB. ZeRO-2 cuts the gradients too: 16.6 GB. Both send as much as "
-        "data parallelism, 2 Psi. ZeRO-3 cuts the parameters too, 1.9 GB, and sends 3 Psi."
+        "data parallelism, 2 Psi. ZeRO-3 cuts the parameters too, 1.9 GB, and sends 3 Psi.",
     )
-    parts = [text(10, 24, TITLE, size=15), *legend(), text(645, 66, "sent", anchor="end")]
+    picture.text(10, 24, picture.title, size=15, bold=True)
+    picture.legend(LEFT, 53, dict(zip(STATE.bytes(), COLOURS, strict=False)))
+    picture.text(RIGHT, 66, "sent", anchor="end")
     for row, (stage, name, kinds, together) in enumerate(large()):
         y = TOP + row * ROW
-        parts.append(text(LEFT - 10, y + 20, name, anchor="end"))
-        parts.extend(bar(y, kinds.values()))
+        picture.text(LEFT - 10, y + 20, name, anchor="end", size=14)
+        bar(picture, y, kinds)
         end = LEFT + together * SCALE
-        parts.append(text(end + 8, y + 20, f"{short(together)} GB", bold=True))
-        parts.append(text(645, y + 20, moved_units(stage).replace("Psi", "Ψ"), anchor="end"))
-    height = TOP + len(STAGES) * ROW + 4
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 660 {height}" role="img" '
-        f'font-family="sans-serif" aria-label="{escape(TITLE + ". " + words)}">\n'
-        f"<title>{TITLE}</title>\n<desc>{escape(words)}</desc>\n"
-        f'<rect width="660" height="{height}" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n"
-    )
+        picture.text(end + 8, y + 20, f"{short(together)} GB", bold=True, size=14)
+        sends = moved_units(stage).replace("Psi", "Ψ")
+        picture.text(RIGHT, y + 20, sends, anchor="end", size=14)
+    return picture.svg(TOP + len(STAGES) * ROW + 4)
 
 
-def bar(y, values):
+def bar(picture, y, kinds):
     """The rectangles of one bar, with the value inside where it fits."""
-    x = float(LEFT)
-    for colour, value in zip(charts.COLOURS, values, strict=False):
+    x = LEFT
+    for colour, (kind, value) in zip(COLOURS, kinds.items(), strict=False):
         width = value * SCALE
-        yield (
-            f'<rect x="{x:.1f}" y="{y}" width="{width:.2f}" height="{BAR}" fill="{colour}" '
-            f'stroke="white" stroke-width="0.7"/>'
-        )
+        told = f"{kind} {short(value)} GB"
+        picture.rect(x, y, width, BAR, colour, edge=PAPER, told=told)
         if width > 30:
-            yield text(x + width / 2, y + 20, short(value), 12, "white", "middle")
+            middle = x + width / 2
+            picture.text(middle, y + 20, short(value), size=12, anchor="middle", fill=PAPER)
         x += width
-
-
-def legend():
-    """A square and a word for each kind."""
-    for i, (kind, colour) in enumerate(zip(STATE.bytes(), charts.COLOURS, strict=False)):
-        x = LEFT + i * 110
-        yield f'<rect x="{x}" y="42" width="12" height="12" fill="{colour}"/>'
-        yield text(x + 18, 53, kind, size=13)
-
-
-def text(x, y, words, size=14, fill=charts.INK, anchor="start", bold=False):
-    """A line of text."""
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y}" font-size="{size}" fill="{fill}" text-anchor="{anchor}"'
-        f"{weight}>{escape(words)}</text>"
-    )
 
 
 def main():

@@ -9,7 +9,6 @@ the same on every machine. `--figure FILE` draws what is held against time.
 """
 
 import argparse
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from minidist.plan.memory import CUT_FROM, State, sent
 from minidist.testing.sharded import Holder, machine, reduce
 from minidist.train.optimizer import AdamW
 from minidist.view import charts
+from minidist.view.svg import COLOURS, PAPER, Picture
 
 UNITS, EACH = 8, 960  # units and their parameters; 960 is divided by 2, 3, 4, 5, 6 and 8
 SIZE = UNITS * EACH
@@ -158,74 +158,60 @@ def wire(a, b):
 
 
 LEFT, WIDTH, FLOOR, BYTE = 60, 560, 252, 48  # places and scales of the picture
-COLOURS = {"data parallel": "#5b5b5b", "ZeRO-2": charts.COLOURS[1], "ZeRO-3": charts.COLOURS[0]}
-TITLE = "Parameters, gradients and buffers on one of 4 ranks, 8 units"
+LOOKS = {"data parallel": COLOURS[4], "ZeRO-2": COLOURS[1], "ZeRO-3": COLOURS[0]}
 
 
 def figure(found):
     """What rank 0 holds of parameters, gradients and buffers, against time."""
-    words = (
+    picture = Picture(
+        740,
+        "Parameters, gradients and buffers on one of 4 ranks, 8 units",
         "Data parallelism holds 4 bytes for each parameter all the time. ZeRO-2 holds 2.5, and in "
         "backward one or two gradients of units more. ZeRO-3 holds 1, and a saw-tooth on top: in "
-        "forward the unit that runs and the next one, in backward their gradients as well."
+        "forward the unit that runs and the next one, in backward their gradients as well.",
     )
     scale = WIDTH / (max(one.seconds for of_ranks in found for one in of_ranks) * 1.02)
-    parts = [text(10, 22, TITLE, size=15), text(10, 40, "bytes held for each parameter", size=12)]
-    parts += axes(scale)
+    picture.text(10, 22, picture.title, size=15, bold=True)
+    picture.text(10, 40, "bytes held for each parameter", size=12)
+    axes(picture, scale)
     for stage in (3, 2, 0):
-        parts += stairs(NAMES[stage], found[stage][0].points, scale, fill=stage == 3)
+        stairs(picture, NAMES[stage], found[stage][0].points, scale)
     for name, start, stop in found[3][0].work:
-        parts += block(name, LEFT + start * scale, (stop - start) * scale)
-    return (
-        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 740 340" role="img" '
-        f'font-family="sans-serif" aria-label="{escape(TITLE + ". " + words)}">\n'
-        f"<title>{TITLE}</title>\n<desc>{escape(words)}</desc>\n"
-        '<rect width="740" height="340" fill="white"/>\n' + "\n".join(parts) + "\n</svg>\n"
-    )
+        block(picture, name, LEFT + start * scale, (stop - start) * scale)
+    return picture.svg(340)
 
 
-def axes(scale):
+def axes(picture, scale):
     """Lines and numbers of both axes."""
     for held in range(5):
         y = FLOOR - held * BYTE
-        yield f'<path d="M{LEFT} {y}H{LEFT + WIDTH}" stroke="{charts.GRID}"/>'
-        yield text(LEFT - 8, y + 4, str(held), size=12, anchor="end")
+        picture.line([(LEFT, y), (LEFT + WIDTH, y)])
+        picture.text(LEFT - 8, y + 4, str(held), size=12, anchor="end")
     for ms in range(0, 26, 5):
-        yield text(LEFT + ms * 1e-3 * scale, 304, f"{ms} ms", size=12, anchor="middle")
-    yield text(10, 278, "ZeRO-3", size=12)
-    yield text(LEFT, 328, "forward (F) and backward (B) of each unit, on a virtual clock", size=12)
+        picture.text(LEFT + ms * 1e-3 * scale, 304, f"{ms} ms", size=12, anchor="middle")
+    picture.text(10, 278, "ZeRO-3", size=12)
+    told = "forward (F) and backward (B) of each unit, on a virtual clock"
+    picture.text(LEFT, 328, told, size=12)
 
 
-def stairs(label, points, scale, fill):
-    """A line that stays level until the next point, and its name at its end."""
-    x, y = (lambda time: f"{LEFT + time * scale:.1f}"), (lambda held: f"{FLOOR - held * BYTE:.1f}")
-    path = f"M{x(points[0][0])} {y(points[0][1])}"
-    path += "".join(f"H{x(time)}V{y(held)}" for time, held in points[1:])
-    colour = COLOURS[label]
-    if fill:
-        area = f"{path}V{FLOOR}H{x(points[0][0])}Z"
-        yield f'<path d="{area}" fill="{colour}" fill-opacity="0.15"/>'
-    yield f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
-    end = FLOOR - points[-1][1] * BYTE + 4
-    yield text(LEFT + WIDTH + 6, f"{end:.0f}", label, fill=colour)
+def stairs(picture, label, points, scale):
+    """A line that stays level until the next point, and its name at its end; ZeRO-3's is filled."""
+    way, last = [], None
+    for time, held in points:
+        x, y = LEFT + time * scale, FLOOR - held * BYTE
+        way += [(x, y)] if last is None else [(x, last), (x, y)]
+        last = y
+    colour = LOOKS[label]
+    if label == "ZeRO-3":
+        picture.area([*way, (way[-1][0], FLOOR), (way[0][0], FLOOR)], colour, 0.15)
+    picture.line(way, colour, thick=2)
+    picture.text(LEFT + WIDTH + 6, last + 4, label, fill=colour)
 
 
-def block(name, x, width):
+def block(picture, name, x, width):
     """A unit at work, in the lane below."""
-    colour = charts.COLOURS[0 if name[0] == "F" else 3]
-    yield (
-        f'<rect x="{x:.1f}" y="264" width="{width:.1f}" height="20" fill="{colour}" '
-        'stroke="white"/>'
-    )
-    yield text(x + width / 2, 278, name, size=10, fill="white", anchor="middle")
-
-
-def text(x, y, words, size=13, fill=charts.INK, anchor="start"):
-    """A line of text."""
-    return (
-        f'<text x="{x:.1f}" y="{y}" font-size="{size}" fill="{fill}" text-anchor="{anchor}">'
-        f"{escape(words)}</text>"
-    )
+    picture.rect(x, 264, width, 20, COLOURS[0 if name[0] == "F" else 3], edge=PAPER, thick=1)
+    picture.text(x + width / 2, 278, name, size=10, fill=PAPER, anchor="middle")
 
 
 def main():

@@ -19,14 +19,16 @@ from minidist.comm import Comm, run
 from minidist.comm.detect import launched
 from minidist.device import choose_device
 from minidist.errors import ConfigError, DivergedError, MemoryLimitError, MinidistError
+from minidist.files import replace_file
 from minidist.options import add_flags, kinds, resolve
 from minidist.parallel.mesh import Mesh
 from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import read_text
 from minidist.train.folder import RunFolder, folder_of, together
 from minidist.train.generate import continuation
-from minidist.train.memory_report import memory_report
-from minidist.train.report import loss_report
+from minidist.train.memory_report import memory_report, memory_rows
+from minidist.train.report import loss_report, loss_rows, traffic_report
+from minidist.train.run_page import Ending, run_page
 from minidist.train.stop import StopRequest
 from minidist.train.trainer import Trainer
 
@@ -169,15 +171,33 @@ def sample(trainer: Trainer) -> str:
 
 
 def close(trainer: Trainer) -> None:
-    """End a finished run: check the replicas, print a sample and the report. All ranks call it."""
-    comm, text = trainer.comm, trainer.text
+    """End a finished run: check the replicas, print and write the report. All ranks call it."""
+    comm, text, sync = trainer.comm, trainer.text, trainer.sync
     digest = trainer.check_replicas()
     traffic = trainer.traffic()
     if comm.rank == 0:
+        losses = (
+            loss_rows(text, trainer.corpus, trainer.val_loss)
+            if trainer.val_loss is not None
+            else []
+        )
+        shape, written = trainer.activations(), sample(trainer)
         print(f"{count(comm)}, the same weights on each, sha256 {digest[:12]}\n")
-        print(sample(trainer))
-        if trainer.val_loss is not None:
-            print("\n" + loss_report(text, trainer.corpus, trainer.val_loss))
-        print("\n" + traffic)
-        print("\n" + memory_report(trainer.sync, trainer.activations()), flush=True)
+        print(written)
+        if losses:
+            print("\n" + loss_report(losses))
+        print("\n" + traffic_report(sync, trainer.turns(), traffic))
+        print("\n" + memory_report(sync, shape))
+        about = f"{text}; {count(comm)}, ZeRO stage {sync.stage}, {sync.how.dtype}."
+        rows, work = memory_rows(sync, shape), comm.state.scratch.nbytes
+        write_page(trainer.folder, Ending(about, losses, traffic, rows, work, written))
     comm.barrier()
+
+
+def write_page(folder: RunFolder, ending: Ending) -> None:
+    """Write report.html. The run is complete and saved, so that a failure is no error."""
+    try:
+        replace_file(folder.report, run_page(folder, ending).encode())
+        print(f"\nreport: {folder.report}", flush=True)
+    except OSError as error:
+        print(f"minidist train: no report: {error}", file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@
         checkpoints/            weights, optimiser state and step: to go on from
         model.safetensors       the weights alone: to use
         trace.json              one step as a timeline
+        report.html             how it ended: losses, bytes and the timeline as pictures
 
 Rank 0 alone writes, except checkpoints. What can go wrong before the first step (a missing file, a
 folder in use) is tried by every rank and told to all, so that either all start or all stop with the
@@ -37,6 +38,7 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.model = self.path / "model.safetensors"
         self.trace = self.path / "trace.json"
+        self.report = self.path / "report.html"
 
     def must_be_free(self) -> None:
         """Raise ConfigError if a run is here, which a new one would destroy."""

@@ -7,6 +7,7 @@ Both are measured here and now: the baselines from the text itself, the traffic 
 the communicator.
 """
 
+from collections.abc import Sequence
 from math import log
 from typing import NamedTuple
 
@@ -14,17 +15,23 @@ from minidist.parallel.zero import Zero
 from minidist.train.baselines import Baseline, baselines
 from minidist.train.corpus import Corpus, Text
 
+OURS = "this model"
 
-def loss_report(text: Text, corpus: Corpus, loss: float) -> str:
-    """Return the table of losses. Local: rank 0 calls it."""
-    ours = Baseline("this model", float("nan"), loss)
-    rows = sorted([*baselines(text.data, len(corpus.train)), ours], key=lambda row: -row.validation)
+
+def loss_rows(text: Text, corpus: Corpus, loss: float) -> list[Baseline]:
+    """Return the model among the baselines, the best last. Local: rank 0 calls it."""
+    ours = Baseline(OURS, float("nan"), loss)
+    return sorted([*baselines(text.data, len(corpus.train)), ours], key=lambda r: -r.validation)
+
+
+def loss_report(rows: Sequence[Baseline]) -> str:
+    """Return the table of losses."""
     lines = [
         "nats per byte (bits in brackets); lower is better",
         f"{'':18}{'last 10 %, unseen':>20}{'whole text':>18}",
     ]
     for row in rows:
-        whole = f"{'-':>18}" if row is ours else f"{_nats(row.whole):>18}"
+        whole = f"{'-':>18}" if row.name == OURS else f"{_nats(row.whole):>18}"
         lines.append(f"{row.name:18}{_nats(row.validation):>20}{whole}")
     lines.append("last 10 %: given the first 90 %. whole text: described by itself.")
     return "\n".join(lines)
@@ -51,27 +58,47 @@ class Turns(NamedTuple):
     resumed: bool
 
 
-def traffic_report(sync: Zero, sent: Sent, turns: Turns) -> str:
+class Flow(NamedTuple):
+    """What all ranks sent of one kind in a sitting, in bytes."""
+
+    kind: str
+    formula: int
+    sent: int
+
+    @property
+    def told(self) -> str:
+        """The comparison in words."""
+        return "exactly" if self.sent == self.formula else f"NOT equal: measured {self.sent:,}"
+
+
+def traffic_rows(sync: Zero, sent: Sent, turns: Turns) -> list[Flow]:
     """Return what gradients and parameters took beside the formula. All ranks call it.
 
     Pieces of a bucket differ by one element where N does not divide it, and so do the ranks; the
     sum over ranks is N - 1 times the bytes that travel, exactly.
     """
     comm = sync.mesh.world
-    everyone = comm.gather_objects(sent)
+    sums = [sum(of_ranks) for of_ranks in zip(*comm.gather_objects(sent), strict=True)]
+    formulas = gradient_bytes(sync, turns), parameter_bytes(sync, turns)
+    return [
+        Flow(kind, (comm.size - 1) * formula, total)
+        for kind, formula, total in zip(Sent._fields, formulas, sums, strict=True)
+    ]
+
+
+def traffic_report(sync: Zero, turns: Turns, rows: Sequence[Flow]) -> str:
+    """Return the table of what was sent, as text. Local."""
+    ranks = sync.mesh.world.size
+    per_step = sum(row.sent for row in rows) / ranks / max(1, turns.steps)
     lines = [
         f"{turns.steps} steps of {turns.micro_batches} micro-batches, stage {sync.stage}, "
-        f"{comm.size} ranks; sent by all ranks"
+        f"{ranks} ranks; sent by all ranks",
+        *(
+            f"  {r.kind:12}{r.sent:18,} bytes   formula {r.formula:18,} bytes, {r.told}"
+            for r in rows
+        ),
+        f"  per rank and step {per_step:12,.0f} bytes",
     ]
-    formulas = gradient_bytes(sync, turns), parameter_bytes(sync, turns)
-    for name, measured, formula in zip(
-        Sent._fields, zip(*everyone, strict=True), formulas, strict=True
-    ):
-        total, wanted = sum(measured), (comm.size - 1) * formula
-        verdict = "exactly" if total == wanted else f"NOT equal: measured {total:,}"
-        lines.append(f"  {name:12}{total:18,} bytes   formula {wanted:18,} bytes, {verdict}")
-    per_step = sum(map(sum, everyone)) / comm.size / max(1, turns.steps)
-    lines.append(f"  per rank and step {per_step:12,.0f} bytes")
     return "\n".join(lines)
 
 

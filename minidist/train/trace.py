@@ -3,6 +3,7 @@
     rank 0  compute        |forward embed|forward block 0| .. |backward block 0|..|wait|update|
             ring: block 1                                   |hop 0|hop 1|hop 2|
             ring: block 0                                           |hop 0| hop 1  |hop 2|
+            held                     ____|----------------|_____|___
     rank 1  ...
 
 Every bucket has a track of its own, as several rings are in flight at once and the events of one
@@ -19,7 +20,7 @@ when its kernels are queued; what they take shows where the host waits for them.
 import json
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,7 @@ from minidist.collectives import Steps
 from minidist.comm import Comm
 from minidist.parallel.watch import Watch
 
-COMPUTE = "compute"
+COMPUTE, HELD = "compute", "held"
 
 
 class Event(NamedTuple):
@@ -43,11 +44,21 @@ class Event(NamedTuple):
 
 
 class Trace(Watch):
-    """Collects the events of this rank. `clock` gives seconds; `origin` is its time zero."""
+    """Collects the events of this rank. `clock` gives seconds; `origin` is its time zero.
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter, origin: float = 0.0) -> None:
-        self.clock, self.origin = clock, origin
+    `held` gives the bytes that the rank holds; they are noted around each block of computation, and
+    before each hop.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        origin: float = 0.0,
+        held: Callable[[], int] | None = None,
+    ) -> None:
+        self.clock, self.origin, self.held = clock, origin, held
         self.events: list[Event] = []
+        self.memory: list[tuple[float, int]] = []
 
     def now(self) -> float:
         """Return the seconds since the start of the trace."""
@@ -57,14 +68,21 @@ class Trace(Watch):
     def span(self, name: str) -> Iterator[None]:
         """Record the `with` block as one event of computation."""
         start = self.now()
+        self._note()
         yield
         self.events.append(Event(name, COMPUTE, start, self.now()))
+        self._note()
+
+    def _note(self) -> None:
+        if self.held is not None:
+            self.memory.append((self.now(), self.held()))
 
     def ring(self, name: str, steps: Steps) -> Steps:
         """Pass the exchanges on and record each: posted when yielded, done when resumed."""
         track, begin = f"ring: {name}", self.now()
         for hop, exchange in enumerate(box := _Returned(steps)):
             start, rank = self.now(), exchange.comm.rank
+            self._note()
             yield exchange
             arrows = ("s", f"{name}/{hop}/{rank}"), ("f", f"{name}/{hop}/{exchange.source}")
             self.events.append(Event(f"hop {hop}", track, start, self.now(), arrows))
@@ -83,18 +101,18 @@ class _Returned:
         self.value = yield from self.steps
 
 
-def start_trace(comm: Comm) -> Trace:
+def start_trace(comm: Comm, held: Callable[[], int] | None = None) -> Trace:
     """Return a trace whose zero is the same moment on every rank. All ranks call it."""
     comm.barrier()
     left = comm.gather_objects((platform.node(), time.perf_counter()))
-    return Trace(origin=max(at for host, at in left if host == platform.node()))
+    return Trace(origin=max(at for host, at in left if host == platform.node()), held=held)
 
 
 def write_trace(comm: Comm, trace: Trace, path: Path) -> None:
     """Gather every rank's events and let rank 0 write them. All ranks call it."""
-    everyone = comm.gather_objects(trace.events)
+    everyone = comm.gather_objects((trace.events, trace.memory))
     if comm.rank == 0:
-        records = [r for rank, events in enumerate(everyone) for r in chrome_events(rank, events)]
+        records = [r for rank, found in enumerate(everyone) for r in chrome_events(rank, *found)]
         document = {
             "traceEvents": records,
             "displayTimeUnit": "ms",
@@ -103,8 +121,13 @@ def write_trace(comm: Comm, trace: Trace, path: Path) -> None:
         path.write_text(json.dumps(document))
 
 
-def chrome_events(rank: int, events: list[Event]) -> list[dict[str, Any]]:
-    """Return one rank's events as Chrome trace records: `pid` is the rank, `tid` the track."""
+def chrome_events(
+    rank: int, events: list[Event], memory: Sequence[tuple[float, int]] = ()
+) -> list[dict[str, Any]]:
+    """Return one rank's events as Chrome trace records: `pid` is the rank, `tid` the track.
+
+    Bytes held are a counter, which viewers draw as a line.
+    """
     tracks = list(dict.fromkeys([COMPUTE, *(e.track for e in events)]))
     records = [_label("process_name", rank, 0, f"rank {rank}")]
     records += [_label("thread_name", rank, tid, track) for tid, track in enumerate(tracks)]
@@ -118,6 +141,9 @@ def chrome_events(rank: int, events: list[Event]) -> list[dict[str, Any]]:
             at = {"ts": start} if end == "s" else {"ts": stop, "bp": "e"}
             arrow = {"ph": end, "id": message, "name": "message", "cat": "message"}
             records.append({**arrow, **at, **where})
+    for moment, held in memory:
+        at = {"ts": round(moment * 1e6, 3), "args": {"bytes": held}}
+        records.append({"ph": "C", "name": HELD, "pid": rank, **at})
     return records
 
 

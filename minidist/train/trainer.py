@@ -33,7 +33,7 @@ from minidist.train.checkpoint import load_checkpoint, newest, save_checkpoint, 
 from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import Corpus, Text
 from minidist.train.folder import RunFolder, together
-from minidist.train.report import Sent, Turns, traffic_report
+from minidist.train.report import Flow, Sent, Turns, traffic_rows
 from minidist.train.step import Outcome, Step, evaluate
 from minidist.train.stop import StopRequest
 from minidist.train.trace import start_trace, write_trace
@@ -148,7 +148,7 @@ class Trainer:
     def _one_step(self, stop: bool) -> Outcome:
         """Do the next step; the second of a sitting is traced (the first one warms up)."""
         traced = min(self.first + 1, self.config.steps - 1)
-        trace = start_trace(self.comm) if self.done == traced else None
+        trace = start_trace(self.comm, lambda: self.ledger.total) if self.done == traced else None
         before = {kind: self.comm.traffic.by[kind].bytes for kind in self.in_steps}
         outcome = self.step(self.done, trace or UNSEEN, stop)
         for kind in self.in_steps:
@@ -214,16 +214,19 @@ class Trainer:
                 "raise --warmup, or go on from the checkpoint before"
             )
 
-    def traffic(self) -> str:
-        """Return the report of what was sent beside the formula. All ranks call it.
+    def turns(self) -> Turns:
+        """Return how often things have happened in this sitting."""
+        steps = self.done - self.first
+        return Turns(steps, self.skipped, self.layout.micro_batches, self.first > 0)
+
+    def traffic(self) -> list[Flow]:
+        """Return what was sent beside the formula. All ranks call it.
 
         Call it after `check_replicas`, which gathers what the last update has changed.
         """
-        steps = self.done - self.first
-        turns = Turns(steps, self.skipped, self.layout.micro_batches, self.first > 0)
         gathered = self.comm.traffic.by[PARAMETERS].bytes
         parameters = self.in_steps[PARAMETERS] if self.sync.stage == 3 else gathered
-        return traffic_report(self.sync, Sent(self.in_steps[GRADIENTS], parameters), turns)
+        return traffic_rows(self.sync, Sent(self.in_steps[GRADIENTS], parameters), self.turns())
 
     def activations(self) -> Activations:
         """Return the shape of this rank's largest micro-batch."""

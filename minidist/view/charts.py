@@ -25,10 +25,9 @@ from xml.sax.saxutils import escape
 
 from minidist.errors import ConfigError
 from minidist.files import replace_file
+from minidist.view.svg import COLOURS, GRID, INK
 from minidist.view.units import even_step, readable, ticks
 
-INK, GRID = "#1f2328", "#d8dee4"
-COLOURS = ("#0072b2", "#b34700", "#00724f", "#8a3b79", "#5b5b5b")  # each 5:1 on white, or more
 MARKERS, DASHES, HATCHES = (
     "os^Dv",
     ("-", "--", "-.", ":", (0, (5, 1))),

@@ -17,7 +17,15 @@ from minidist.train import baselines as module
 from minidist.train.baselines import baselines
 from minidist.train.corpus import Corpus, Text, read_text
 from minidist.train.optimizer import SGD
-from minidist.train.report import Sent, Turns, loss_report, parameter_bytes, traffic_report
+from minidist.train.report import (
+    Sent,
+    Turns,
+    loss_report,
+    loss_rows,
+    parameter_bytes,
+    traffic_report,
+    traffic_rows,
+)
 
 
 def by_name(rows):
@@ -93,7 +101,9 @@ def test_a_long_text_is_compressed_at_its_end(monkeypatch):
 
 def test_the_loss_stands_in_its_place():
     text = Text("t", bytes(i * i % 7 + 65 for i in range(3000)))
-    lines = loss_report(text, Corpus(text, 8, 0), 1.5).split("\n")
+    rows = loss_rows(text, Corpus(text, 8, 0), 1.5)
+    assert [row.validation for row in rows] == sorted((r.validation for r in rows), reverse=True)
+    lines = loss_report(rows).split("\n")
     names = [line[:18].strip() for line in lines[2:-1]]
     assert names[0] == "uniform over 256"
     assert "this model" in names
@@ -126,7 +136,8 @@ def test_traffic_is_measured_beside_the_formula(ranks, stage):
             list(sync.gathered())
         by = comm.traffic.by
         sent = Sent(by[GRADIENTS].bytes - lost, by[PARAMETERS].bytes)
-        return traffic_report(sync, sent, Turns(3, 0, 2, False))
+        turns = Turns(3, 0, 2, False)
+        return traffic_report(sync, turns, traffic_rows(sync, sent, turns))
 
     gradients = {0: 2 * 3, 1: 3, 2: 2 * 3, 3: 2 * 3}[stage] * 16 * 8 * (ranks - 1)
     parameters = {0: 0, 1: 3 * 16, 2: 3 * 16, 3: 12 * (2 * 10 + 6)}[stage] * 8 * (ranks - 1)

@@ -34,6 +34,7 @@ def test_a_run_leaves_its_files_and_tells_its_story(folder, capsys):
         "checkpoints",
         "model.safetensors",
         "trace.json",
+        "report.html",
     }
     lines = [json.loads(text) for text in (folder / "r/metrics.jsonl").read_text().splitlines()]
     keys = {"step", "loss", "val_loss", "tokens_per_s", "bytes_sent", "grad_norm"}

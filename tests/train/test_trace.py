@@ -14,8 +14,9 @@ from minidist.testing.mutants import mutate
 from minidist.train import trace
 from minidist.train.optimizer import SGD
 from minidist.train.step import Step
-from minidist.train.trace import Trace, start_trace, write_trace
+from minidist.train.trace import Trace, chrome_events, start_trace, write_trace
 from tests.train.plain import Case, ToyCorpus
+from tests.train.runs import train
 
 
 def traced_step(comm, path, kind=Trace):
@@ -141,3 +142,33 @@ def test_records_are_sorted_and_named():
         ("a", 3, 0.0, 2e6),
         ("b", 3, 5e5, 5e5),
     ]
+
+
+def check_memory(kind=Trace):
+    """What is held is noted around each block and before each hop, as a counter of the rank."""
+    held = iter(range(100, 200))
+    watch = kind(clock=lambda: 0.25, held=lambda: next(held))
+    with watch.span("forward"):
+        next(held)
+    assert watch.memory == [(0.25, 100), (0.25, 102)]
+    records = [r for r in chrome_events(3, watch.events, watch.memory) if r["ph"] == "C"]
+    assert [r["args"]["bytes"] for r in records] == [100, 102]
+    assert all((r["pid"], r["ts"], r["name"]) == (3, 250000.0, "held") for r in records)
+
+
+def test_what_is_held_is_a_counter():
+    check_memory()
+
+
+def test_memory_that_is_noted_too_late_is_seen():
+    with pytest.raises(AssertionError):
+        check_memory(mutate(Trace, "        self._note()\n        yield\n", "        yield\n"))
+
+
+def test_a_run_traces_what_its_ranks_hold(folder):
+    assert train(out="r", steps=2, in_process=2, zero=3) == 0
+    records = json.loads((folder / "r/trace.json").read_text())["traceEvents"]
+    for rank in (0, 1):
+        held = [r["args"]["bytes"] for r in records if r["ph"] == "C" and r["pid"] == rank]
+        assert len(set(held)) > 5
+        assert held[0] == min(held) < max(held)
