@@ -28,6 +28,7 @@ from pathlib import Path
 
 from minidist.errors import LaunchError
 
+SIGNALLED = 130  # exit status after Ctrl-C, by the custom of shells: 128 + SIGINT
 GRACE = 30.0  # seconds between the first Ctrl-C and the end by force
 
 # What a library, or its mpirun, calls itself in its version text.
@@ -112,7 +113,9 @@ def supervise(command: list[str], env: Mapping[str, str]) -> int:
         print("\nminidist launch: the ranks may save; again to end at once", file=sys.stderr)
     mpirun.send_signal(signal.SIGUSR1)
     try:
-        return mpirun.wait(GRACE)
+        status = mpirun.wait(GRACE)
+        # ranks that were still importing have no handler, and nothing to save
+        return SIGNALLED if status == 128 + signal.SIGUSR1 else status
     except (KeyboardInterrupt, subprocess.TimeoutExpired):
         mpirun.terminate()
         return mpirun.wait()

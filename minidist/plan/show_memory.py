@@ -50,6 +50,10 @@ def check(args: argparse.Namespace) -> None:
     others = [name.replace("_", "-") for name in changed if name not in ("table", "main")]
     if args.table and others:
         raise ConfigError(f"--table is the published one: leave out --{', --'.join(others)}")
+    if args.dtype == "float64" and args.grad_dtype:
+        raise ConfigError(
+            f"--grad-dtype {args.grad_dtype}: gradients of float64 are float64; leave it out"
+        )
     if not (isfinite(args.params) and args.params > 0):
         raise ConfigError(f"--params {args.params:g}: give a number of parameters above 0")
     for flag in ("ranks", "micro_batches"):

@@ -81,7 +81,7 @@ def save_checkpoint(
 def _make(folder: Path, new: Path) -> None:
     """Make the folder of a save, after clearing what crashes have left."""
     try:
-        for leftover in folder.glob(f"*{NEW}"):
+        for leftover in folder.glob(f"step-*{NEW}"):
             shutil.rmtree(leftover)
         new.mkdir(parents=True)
     except OSError as error:
@@ -117,17 +117,22 @@ def _commit(folder: Path, new: Path, final: Path, manifest: Manifest) -> None:
             shutil.rmtree(final)
         new.rename(final)
         sync_folder(folder)
-        for other in folder.iterdir():
-            if other != final and other.is_dir():
+        for other in folders(folder):
+            if other != final:
                 shutil.rmtree(other)
     except OSError as error:
         raise CheckpointError(f"cannot save to {final}: {error}") from error
 
 
+def folders(folder: Path) -> list[Path]:
+    """Return the folders of checkpoints, by their names, the newest last."""
+    found = [p for p in folder.glob("step-*") if NAME.fullmatch(p.name) and p.is_dir()]
+    return sorted(found, key=lambda p: int(p.name.removeprefix("step-")))
+
+
 def newest(folder: Path) -> Path | None:
     """Return the folder of the newest checkpoint that is complete; None if there is none."""
-    found = [p for p in folder.glob("step-*") if NAME.fullmatch(p.name) and (p / MANIFEST).exists()]
-    return max(found, key=lambda p: int(p.name.removeprefix("step-")), default=None)
+    return next((p for p in reversed(folders(folder)) if (p / MANIFEST).exists()), None)
 
 
 def load_checkpoint(comm: Comm, path: Path, sync: Zero) -> Manifest:
@@ -217,8 +222,15 @@ def _read(path: Path, key: str, where: tuple[slice, ...]) -> NDArray[Any]:
 
 
 def whole_weights(path: Path) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Yield the name and the values of each weight of a checkpoint. Local: one rank calls it."""
-    for name, pieces in sorted(read_manifest(path / MANIFEST).tensors().items()):
+    """Yield the name and the values of each weight of a checkpoint. Local: one rank calls it.
+
+    Raises CheckpointError before the first if a file is damaged.
+    """
+    manifest = read_manifest(path / MANIFEST)
+    manifest.check(path)
+    for file, digest in sorted(manifest.files.items()):
+        _verify(path / file, digest)
+    for name, pieces in sorted(manifest.tensors().items()):
         if name.startswith("weights/"):
             box = tuple((0, n) for n in pieces[0].shape)
             yield name.removeprefix("weights/"), read_box(path, pieces, box)

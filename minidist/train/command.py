@@ -18,8 +18,15 @@ import numpy as np
 from minidist.comm import Comm, run
 from minidist.comm.detect import launched
 from minidist.device import choose_device
-from minidist.errors import ConfigError, DivergedError, MemoryLimitError, MinidistError
+from minidist.errors import (
+    CheckpointError,
+    ConfigError,
+    DivergedError,
+    MemoryLimitError,
+    MinidistError,
+)
 from minidist.files import replace_file
+from minidist.launch import SIGNALLED
 from minidist.options import add_flags, kinds, resolve
 from minidist.parallel.mesh import Mesh
 from minidist.train.config import Layout, Session, TrainConfig
@@ -33,8 +40,6 @@ from minidist.train.stop import StopRequest
 from minidist.train.trainer import Trainer
 
 PROMPT = b"\nROMEO:\n"
-SIGNALLED = 130
-"""Exit status after Ctrl-C, by the custom of shells: 128 + SIGINT."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -104,10 +109,11 @@ def sit(
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # a step checks its numbers itself
             finished = trainer.run(stop)
-    except DivergedError as error:  # likewise
+    except (DivergedError, CheckpointError) as error:  # likewise
         return refuse(comm, error)
-    except MemoryLimitError as error:  # of this rank alone: it ends the others
-        raise MemoryLimitError(f"{error}; go on with --resume {trainer.folder.path}") from None
+    except (MemoryLimitError, OSError) as error:  # of this rank alone: it ends the others
+        kind = MemoryLimitError if isinstance(error, MemoryLimitError) else ConfigError
+        raise kind(f"{error}; go on with --resume {trainer.folder.path}") from None
     if finished:
         close(trainer)
         return 0
@@ -130,17 +136,25 @@ def prepare(comm: Comm, config: TrainConfig, layout: Layout, session: Session) -
         return Trainer(mesh, config, layout, session, folder, text, device.xp)
 
     def is_to_do() -> None:
-        if 0 < session.stop_after <= trainer.done or trainer.done == config.steps:
+        if 0 < session.stop_after <= trainer.done < config.steps:
             raise ConfigError(
                 f"{folder.path} is at step {trainer.done} of {config.steps} already: --stop-after "
-                f"{session.stop_after or config.steps} is done"
+                f"{session.stop_after} is done"
             )
+        if trainer.done >= config.steps and folder.report.exists():
+            raise ConfigError(f"{folder.path} is finished, after {trainer.done} steps")
 
     trainer = together(comm, build)
     if session.resume:
         trainer.resume()
     together(comm, is_to_do)
     together(comm, trainer.open_folder)
+    parts = -(-config.batch // comm.size)
+    if layout.micro_batches > parts:
+        trainer.say(
+            f"note: {layout.micro_batches} micro-batches, but a rank has at most {parts} samples: "
+            "the others are empty, and cost messages"
+        )
     trainer.say(f"{trainer.text}")
     trainer.say(f"{count(comm)} on {device}, run {folder.path}")
     if comm.size > 1:
@@ -162,7 +176,7 @@ def count(comm: Comm) -> str:
 
 def sample(trainer: Trainer) -> str:
     """Return a text by the model, if rank 0 may hold all of it."""
-    if trainer.whole_fits:
+    if trainer.saves.whole_fits:
         return continuation(trainer.folder, PROMPT, tokens=300)
     return (
         "no sample: the whole model is more than --memory-limit leaves; where there is room:\n"

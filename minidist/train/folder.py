@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from minidist.comm import Comm
 from minidist.errors import CheckpointError, ConfigError, MinidistError
+from minidist.files import replace_file
 from minidist.options import dump_toml
 from minidist.train.config import Layout, TrainConfig
 
@@ -57,8 +58,8 @@ class RunFolder:
         """Make the folder and write what the run is. Rank 0 calls it."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self.layout.write_text(dump_toml(layout))
-            self.config.write_text(dump_toml(config))
+            replace_file(self.layout, dump_toml(layout).encode())
+            replace_file(self.config, dump_toml(config).encode())  # now there is a run
         except OSError as error:
             raise ConfigError(f"cannot write the run to {self.path}: {error}") from error
 

@@ -17,9 +17,10 @@ from minidist.device import Device, choose_device
 from minidist.nn import build_decoder
 from minidist.ops.half import down
 from minidist.options import resolve
-from minidist.train.checkpoint import newest, whole_weights
+from minidist.train.checkpoint import MANIFEST, newest, whole_weights
 from minidist.train.config import TrainConfig
 from minidist.train.folder import RunFolder
+from minidist.train.manifest import read_manifest
 from minidist.train.sample import continue_text
 from minidist.train.weights import Tensors, check_same_shapes, load_weights
 
@@ -87,9 +88,16 @@ def load_decoder(config: TrainConfig, folder: RunFolder, xp: Any = np) -> list[A
 
 
 def saved_weights(folder: RunFolder) -> Tensors:
-    """Return all weights of a run: from their own file, or else from the newest checkpoint.
+    """Return all weights of a run: from their own file, or from the checkpoint if that is newer.
 
-    A run whose ranks may not hold the whole model has no such file.
+    A run whose ranks may not hold the whole model has no such file, and one that was stopped
+    between the checkpoint and the file has that of an earlier step.
     """
-    path = None if folder.model.exists() else newest(folder.checkpoints)
-    return load_weights(folder.model).tensors if path is None else dict(whole_weights(path))
+    path = newest(folder.checkpoints)
+    if path is None:
+        return load_weights(folder.model).tensors
+    if folder.model.exists():
+        alone = load_weights(folder.model)
+        if alone.step >= read_manifest(path / MANIFEST).step:
+            return alone.tensors
+    return dict(whole_weights(path))

@@ -101,6 +101,8 @@ def read_manifest(path: Path) -> Manifest:
     """Return the manifest in a file. Raises CheckpointError if it is missing, cut or altered."""
     try:
         content = json.loads(path.read_bytes())
+        if type(content) is not dict:
+            raise ValueError("it is no JSON object")
         told = content.pop("sha256")
         if told != _digest(content) or content["format"] != FORMAT:
             raise CheckpointError(f"{path} is damaged: its checksum does not fit; use another copy")

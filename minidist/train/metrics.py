@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from math import inf, isfinite
 from pathlib import Path
 
+from minidist.errors import CheckpointError
 from minidist.files import replace_file
 
 
@@ -56,19 +57,38 @@ def _text(row: Metrics) -> str:
 
 def _row(text: str) -> Metrics:
     values = json.loads(text)
-    return Metrics(
-        **{**values, "grad_norm": inf if values["grad_norm"] is None else values["grad_norm"]}
-    )
+    norm = inf if values["grad_norm"] is None else values["grad_norm"]
+    row = Metrics(**{**values, "grad_norm": norm})
+    numbers = [v for name, v in asdict(row).items() if name != "val_loss" or v is not None]
+    if not all(isinstance(v, int | float) for v in numbers):
+        raise ValueError(f"{text} has a value that is no number")
+    return row
 
 
 def read(path: Path) -> list[Metrics]:
-    """Return the rows of the file; a last line that a kill cut short is left out."""
-    lines = path.read_text().split("\n")[:-1] if path.exists() else []
-    return [_row(text) for text in lines]
+    """Return the rows of the file; a last line that a kill cut short is left out.
+
+    Raises CheckpointError, naming the line, if one is no row.
+    """
+    rows: list[Metrics] = []
+    try:
+        for text in path.read_bytes().decode().split("\n")[:-1] if path.exists() else []:
+            rows.append(_row(text))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(
+            f"{path}, line {len(rows) + 1}, is damaged: {error}; it is only a log: move it away"
+        ) from None
+    return rows
 
 
 def cut_after(path: Path, step: int) -> None:
-    """Drop the rows beyond `step`, which a resumed run will write again. Rank 0 calls it."""
+    """Drop the rows beyond `step`, which a resumed run will write again. Rank 0 calls it.
+
+    Raises CheckpointError if the file is damaged or cannot be written.
+    """
     rows = [row for row in read(path) if row.step <= step]
     text = "".join(map(_text, rows))
-    replace_file(path, text.encode())
+    try:
+        replace_file(path, text.encode())
+    except OSError as error:
+        raise CheckpointError(f"cannot write {path}: {error}") from error

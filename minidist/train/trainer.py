@@ -9,7 +9,7 @@ the loop are functions of the step number and of what the ranks agreed on in the
 take the same ones.
 """
 
-import json
+import sys
 import time
 from hashlib import sha256
 from math import isfinite
@@ -18,10 +18,9 @@ from typing import Any
 from minidist.arrays import to_host
 from minidist.bounds import share
 from minidist.comm import Comm
-from minidist.errors import CheckpointError, DivergedError, MismatchError
+from minidist.errors import DivergedError, MismatchError
 from minidist.nn import build_decoder
 from minidist.ops.half import up
-from minidist.options import dump_toml
 from minidist.parallel.bucket import GRADIENTS, PARAMETERS
 from minidist.parallel.ledger import Ledger
 from minidist.parallel.mesh import Mesh
@@ -29,15 +28,14 @@ from minidist.parallel.watch import UNSEEN
 from minidist.parallel.zero import Zero
 from minidist.plan.activations import Activations
 from minidist.train import metrics
-from minidist.train.checkpoint import load_checkpoint, newest, save_checkpoint, whole_weights
 from minidist.train.config import Layout, Session, TrainConfig
 from minidist.train.corpus import Corpus, Text
 from minidist.train.folder import RunFolder, together
 from minidist.train.report import Flow, Sent, Turns, traffic_rows
+from minidist.train.saves import Saves
 from minidist.train.step import Outcome, Step, evaluate
 from minidist.train.stop import StopRequest
-from minidist.train.trace import start_trace, write_trace
-from minidist.train.weights import save_weights
+from minidist.train.trace import Trace, start_trace, write_trace
 
 
 class Trainer:
@@ -80,31 +78,21 @@ class Trainer:
             micro_batches=layout.micro_batches,
             loss_scale=self.loss_scale,
         )
+        self.saves = Saves(mesh.world, config, folder, text, self.sync, self.loss_scale)
         self.done = self.first = self.skipped = 0
         self.in_steps = {GRADIENTS: 0, PARAMETERS: 0}
         self.val_loss: float | None = None
 
     def resume(self) -> None:
-        """Take weights, optimiser state and step from the run's checkpoint. All ranks call it.
+        """Go on from what the run has saved, see `Saves.load`. All ranks call it.
 
         A run that ended before its first save is started again: it computes the same.
         """
-        path = newest(self.folder.checkpoints)
-        if path is None and self.folder.model.exists():
-            raise CheckpointError(
-                f"there is no checkpoint in {self.folder.checkpoints}, though the run has saved: "
-                "only its weights are left, in model.safetensors"
-            )
-        if path is None:
-            return
-        saved = load_checkpoint(self.comm, path, self.sync)
-        if saved.about.get("corpus") != self.text.hash:
-            raise CheckpointError(
-                f"{self.folder.path} was trained on another text than {self.text}: give back the "
-                "file that --data named"
-            )
-        self.loss_scale.restore(json.loads(saved.about["loss_scale"]))
-        self.done = self.first = saved.step
+        step = self.saves.load()
+        if step is None:
+            self.say(f"{self.folder.path} has not saved: it begins again")
+        else:
+            self.done = self.first = step
 
     @property
     def leader(self) -> bool:
@@ -155,9 +143,16 @@ class Trainer:
             self.in_steps[kind] += self.comm.traffic.by[kind].bytes - before[kind]
         self.skipped += outcome.skipped
         if trace:
-            write_trace(self.comm, trace, self.folder.trace)
+            self._write_trace(trace)
         self.done += 1
         return outcome
+
+    def _write_trace(self, trace: Trace) -> None:
+        """Write the trace; without it the run goes on."""
+        try:
+            write_trace(self.comm, trace, self.folder.trace)
+        except OSError as error:
+            print(f"minidist train: no trace: {error}", file=sys.stderr, flush=True)
 
     def _log(self, outcome: Outcome, speed: float, sent: int) -> None:
         self.val_loss = None
@@ -172,35 +167,13 @@ class Trainer:
             metrics.append(self.folder.metrics, row)
 
     def save(self) -> None:
-        """Write the checkpoint, each rank its part, and the weights alone. All ranks call it.
+        """Save the run, see `Saves.save`. All ranks call it.
 
-        The weights as one file take the whole model in the memory of rank 0: under a limit that is
-        lower, there is no such file, and `minidist generate` reads the checkpoint. Raises
-        DivergedError on all ranks, and leaves the files as they are, if a weight is not finite:
-        nothing could go on from there.
+        Raises DivergedError on all ranks, and leaves the files as they are, if a weight is not
+        finite: nothing could go on from there.
         """
         together(self.comm, self._must_be_finite_here)
-        about = {"corpus": self.text.hash, "config": dump_toml(self.config)}
-        notes = {**about, "loss_scale": json.dumps(self.loss_scale.state())}
-        samples = self.done * self.config.batch
-        path = save_checkpoint(
-            self.comm, self.folder.checkpoints, self.sync, self.done, samples, notes
-        )
-
-        def save_alone() -> None:
-            if self.leader and self.whole_fits:
-                save_weights(self.folder.model, self.done, dict(whole_weights(path)), about)
-            elif self.leader:
-                self.folder.model.unlink(missing_ok=True)  # of an earlier sitting
-
-        together(self.comm, save_alone)
-
-    @property
-    def whole_fits(self) -> bool:
-        """Whether this rank may hold all weights beside its state: once read, once as a file."""
-        elements = sum(b.layout.size for b in self.sync.buckets)
-        whole = 2 * elements * self.sync.how.master.itemsize
-        return not self.ledger.limit or self.ledger.total + whole <= self.ledger.limit
+        self.saves.save(self.done)
 
     def _must_be_finite_here(self) -> None:
         for slot, shard, values in self.sync.kept():

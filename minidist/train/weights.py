@@ -66,6 +66,15 @@ def save_weights(
         raise CheckpointError(f"cannot save {path}: {error}") from error
 
 
+def step_of(path: Path) -> int | None:
+    """Return the step of a file of weights, by its header alone; None if there is no whole file."""
+    try:
+        with safe_open(path, framework="np") as file:
+            return int(json.loads((file.metadata() or {}).get(NOTES, "{}"))["step"])
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def load_weights(path: Path) -> Weights:
     """Read a file of weights. Raises CheckpointError if it is missing, cut short or altered."""
     try:

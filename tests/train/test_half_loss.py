@@ -12,6 +12,7 @@ from minidist.train.corpus import Corpus, read_text
 from minidist.train.precision import Precision
 from minidist.train.step import Step, evaluate
 from tests.parallel.stubs import with_bucket
+from tests.tiers import fast_and_slow
 
 BAND = 2.0**-8
 """Nats a byte. The unit roundoff of bfloat16, so what one rounding does to a logit of size 1; the
@@ -39,7 +40,7 @@ def worst(dtype, steps=12):
     return max(abs(a - b) for a, b in zip(found, wanted, strict=True)), wanted[0] - wanted[-1]
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", fast_and_slow(["bfloat16", "float16"], 1))
 def test_the_first_steps_have_the_losses_of_float32(dtype):
     distance, learned = worst(dtype)
     assert distance < BAND < learned / 100
@@ -54,6 +55,7 @@ def test_sixty_steps_end_at_the_validation_loss_of_float32(dtype):
     assert abs(found[-1] - wanted[-1]) < BAND
 
 
+@pytest.mark.slow
 def test_updates_without_masters_leave_the_band():
     """Weights that are rounded to bfloat16 in each update lose what is below half a unit."""
     wrong = with_bucket("if self.trainable and how.dtype != how.master:", "if False:")

@@ -24,7 +24,7 @@ def test_a_missing_run_is_refused(capsys):
 def test_a_run_that_saved_nothing_is_refused(folder, capsys):
     assert train(out="r", stop_after=1) == 0
     shutil.rmtree(folder / "r/checkpoints")
-    refused(capsys, train(resume="r", in_process=2), "there is no checkpoint")
+    refused(capsys, train(resume="r", in_process=2), "there is no whole checkpoint")
 
 
 def test_a_run_that_ended_before_its_first_save_starts_again(folder, capsys):
@@ -74,7 +74,7 @@ def test_what_is_done_already_is_refused(folder, capsys):
     assert train(out="r", stop_after=3) == 0
     refused(capsys, train(resume="r", in_process=2, stop_after=3), "r is at step 3 of")
     assert train(resume="r") == 0
-    refused(capsys, train(resume="r", in_process=2), "already")
+    refused(capsys, train(resume="r", in_process=2), "r is finished, after 6 steps")
 
 
 def test_a_checkpoint_cut_short_is_refused(folder, capsys):

@@ -35,8 +35,8 @@ def test_a_resumed_run_is_the_straight_run_bit_for_bit(folder, ranks, dtype, sto
 
 
 RESUME_MUTANTS = {
-    "the step is lost": ("self.done = self.first = saved.step", "self.done = 0"),
-    "one step is done twice": ("self.first = saved.step", "self.first = saved.step - 1"),
+    "the step is lost": ("self.done = self.first = step", "self.done = 0"),
+    "one step is done twice": ("self.first = step\n", "self.first = step - 1\n"),
     "metrics are kept": ("metrics.cut_after(self.folder.metrics, self.done)", "pass"),
 }
 
