@@ -13,6 +13,7 @@
     name = "reduce_scatter"             a function of exercise.py
     solution = "minidist.collectives.ring.reduce_scatter"
     lines = 7
+    read = "Why it works."              how the paragraph of README.md begins that explains it
     hints = ["a question", "a direction", "nearly the answer"]
 
 The lessons belong to the checkout and not to the package: they are there to be edited.
@@ -41,6 +42,7 @@ class Blank:
     name: str
     solution: str
     lines: int
+    read: str
     hints: tuple[str, ...]
 
 
@@ -64,6 +66,18 @@ class Lesson:
                 f"lesson {self.id} has no {path}; bring it back with: git checkout -- {self.folder}"
             )
         return path
+
+    def paragraph(self, blank: Blank) -> tuple[Path, int]:
+        """Return where a blank is explained: README.md and a line. Raises LessonError if nowhere.
+
+        Bold letters at the beginning of a paragraph do not count.
+        """
+        path, before = self.file("README.md"), ""
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            if not before.strip() and line.lstrip("*").startswith(blank.read):
+                return path, number
+            before = line
+        raise LessonError(f"no paragraph of {path} begins with '{blank.read}', for {blank.id}")
 
 
 def lessons_folder() -> Path:
@@ -114,7 +128,7 @@ def find(lessons: Sequence[Lesson], number: str) -> Lesson:
 
 
 FIELDS: dict[str, type] = {"id": str, "folder": str, "title": str, "needs": str, "minutes": int}
-BLANK_FIELDS: dict[str, type] = {"id": str, "name": str, "solution": str, "lines": int}
+BLANK_FIELDS: dict[str, type] = {"id": str, "name": str, "solution": str, "lines": int, "read": str}
 
 
 def _lesson(entry: Mapping[str, Any], folder: Path) -> Lesson:

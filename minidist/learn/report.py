@@ -115,7 +115,12 @@ def _read(lesson: Lesson, test: str) -> str:
     blank = blank_of(lesson, test)
     if blank is None:
         return f"read: {lesson.folder / 'README.md'}"
-    return f"read: the contract of {blank.name}, {_place(lesson, blank.name)}"
+    text = f"read: the contract of {blank.name}, {_place(lesson, blank.name)}"
+    try:
+        path, line = lesson.paragraph(blank)
+    except LessonError:  # a student may change the README, too
+        return text
+    return f'{text},\nand {path}:{line}, "{blank.read}"'
 
 
 def _place(lesson: Lesson, name: str) -> str:

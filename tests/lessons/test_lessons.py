@@ -122,6 +122,15 @@ def test_enough_wrong_versions(lesson):
     assert {m.blank for m in every} == {b.id for b in lesson.blanks}
 
 
+@every_lesson
+def test_each_blank_is_explained_in_one_paragraph(lesson):
+    text = lesson.file("README.md").read_text("utf-8")
+    for blank in lesson.blanks:
+        lesson.paragraph(blank)
+        starts = [p for p in text.split("\n\n") if p.lstrip("\n*").startswith(blank.read)]
+        assert len(starts) == 1, blank.id
+
+
 # --- demo and figure ------------------------------------------------------------------------------
 
 

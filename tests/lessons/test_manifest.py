@@ -18,6 +18,7 @@ id = "07.1"
 name = "f"
 solution = "minidist.bounds.bounds"
 lines = 3
+read = "Why."
 hints = ["a", "b", "c"]
 """
 
@@ -32,7 +33,9 @@ def test_a_lesson_and_its_blanks(tmp_path):
     assert lesson == manifest.find([lesson], "7")
     assert (lesson.id, lesson.folder, lesson.minutes) == ("07", tmp_path / "07_x", 5)
     (blank,) = lesson.blanks
-    assert blank == manifest.Blank("07.1", "f", "minidist.bounds.bounds", 3, ("a", "b", "c"))
+    assert blank == manifest.Blank(
+        "07.1", "f", "minidist.bounds.bounds", 3, "Why.", ("a", "b", "c")
+    )
     assert subject.blank_by_id(lesson, "07.1") == blank
     assert subject.solution(blank)(3, 2) == [0, 2, 3]
 
@@ -52,6 +55,17 @@ def test_a_lesson_and_its_blanks(tmp_path):
 def test_a_mistake_is_named(tmp_path, old, new, message):
     with pytest.raises(LessonError, match=message):
         read(tmp_path, GOOD.replace(old, new, 1))
+
+
+def test_the_paragraph_that_explains_a_blank(tmp_path):
+    (lesson,) = read(tmp_path, GOOD)
+    (tmp_path / "07_x").mkdir()
+    readme = tmp_path / "07_x/README.md"
+    readme.write_text("# X\n\nIt is said\nWhy. Not here\n\n**Why.** Here.\n")
+    assert lesson.paragraph(lesson.blanks[0]) == (readme, 6)
+    readme.write_text("# X\n\nWhyever\n")
+    with pytest.raises(LessonError, match=r"no paragraph of .* begins with 'Why\.', for 07\.1"):
+        lesson.paragraph(lesson.blanks[0])
 
 
 def test_what_stands_twice_or_nowhere(tmp_path):
