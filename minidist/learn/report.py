@@ -120,7 +120,7 @@ def _read(lesson: Lesson, test: str) -> str:
         path, line = lesson.paragraph(blank)
     except LessonError:  # a student may change the README, too
         return text
-    return f'{text},\nand {path}:{line}, "{blank.read}"'
+    return f'{text}, and {path.name}:{line}, "{blank.read}"'
 
 
 def _place(lesson: Lesson, name: str) -> str:

@@ -81,7 +81,9 @@ def test_what_stands_twice_or_nowhere(tmp_path):
 
 
 def test_a_test_is_about_the_longest_name():
-    blanks = [manifest.Blank(f"07.{n}", n, "", 1, ("", "", "")) for n in ("reduce", "reduce_all")]
+    blanks = [
+        manifest.Blank(f"07.{n}", n, "", 1, "", ("", "", "")) for n in ("reduce", "reduce_all")
+    ]
     lesson = manifest.Lesson("07", None, "", "cpu", 1, tuple(blanks))
     about = {
         test: (found := subject.blank_of(lesson, test)) and found.name
