@@ -10,6 +10,7 @@ From cheap to dear, up to the first failure, which is told in a few lines:
     who owns what      tests in the list SYMBOLIC of check.py, for blanks that are filled
     the laws           all tests in the order of the blanks, on ranks inside this process
     real ranks         the same check on 2, 3 and 4 MPI ranks, if there is an MPI
+    a GPU              kernels ran on it within the laws, if there is one
     the score          `score(exercise)` of check.py: what is sent and kept, beside the bound
 
 The exit status is 0 when all of it passes, else 1. After the verdict the process ends, also if the
@@ -23,6 +24,7 @@ import threading
 from collections.abc import Collection, Sequence
 from types import ModuleType
 
+from minidist import cuda
 from minidist.errors import LessonError
 from minidist.learn import ranks, subject
 from minidist.learn.manifest import Lesson
@@ -87,6 +89,8 @@ def _check(args: argparse.Namespace) -> int:
     if failure:
         print(f"\n{failure}")
         return 1
+    if any(".cu:" in blank.solution for blank in lesson.blanks):
+        _tell_gpu()
     print(_score(lesson, reporter.subject()), end="")
     print(f"\n{_after(lesson, lessons)}")
     if args.mutant is None and lesson.id not in progress.done:
@@ -111,6 +115,12 @@ def _on_real_ranks(lesson: Lesson, mutant: int | None) -> str:
             return ""
         print(f"  ok  {programs} programs on {size} MPI ranks", flush=True)
     return ""
+
+
+def _tell_gpu() -> None:
+    """Say whether the kernels, which a check also launches on a GPU, have met one."""
+    works, reason = cuda.gpu_available()
+    print("  ok  the kernels on the GPU" if works else f"  --  not tried on a GPU: {reason}")
 
 
 def _score(lesson: Lesson, module: ModuleType) -> str:

@@ -244,3 +244,16 @@ def test_without_pytest_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pytest", None)
     with pytest.raises(LessonError, match="checks need pytest, which is not installed"):
         check.run_check(LESSON, check.Reporter(LESSON, None))
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        ((True, ""), "  ok  the kernels on the GPU\n"),
+        ((False, "no device"), "  --  not tried on a GPU: no device\n"),
+    ],
+)
+def test_a_check_of_kernels_says_if_a_gpu_was_there(monkeypatch, capsys, found, told):
+    monkeypatch.setattr(check.cuda, "gpu_available", lambda: found)
+    check._tell_gpu()
+    assert capsys.readouterr().out == told
