@@ -276,6 +276,17 @@ def test_update_counts_from_1(exercise):
         near(law, name, np.float32([0.5, 0.5]), found)
 
 
+def test_update_does_not_count_skipped_steps(exercise):
+    """06.5  ... also if the steps before it were skipped."""
+    law = "a skipped step is no update, so the moments have seen nothing: t is 1 at the first one."
+    for ranks, skipped in product((1, 2), (1, 2)):
+        world, bad = World(ranks, 2), dict.fromkeys(range(skipped), (0, np.inf))
+        how = {"rate": 0.25, "dtype": np.float32, "rule": AdamW(weight_decay=0.0), "bad": bad}
+        found = moved(world, exercise, skipped + 1, [3.0, 4.0], 8.0, **how)
+        name = f"{world.name}, {skipped} skipped, then one update by Adam at rate 1/4"
+        near(law, name, np.float32([0.25, 0.25]), found)
+
+
 def near(law, name, want, found):
     """Compare weights on all ranks, up to a few roundings of float32."""
     close = [want if np.allclose(want, got, rtol=1e-4, atol=1e-6) else got for got in found]

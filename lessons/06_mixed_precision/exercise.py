@@ -112,7 +112,8 @@ def update(training, step, norm):
     what this rank keeps, with its gradient times ``factor``, which still has the loss scale in it.
 
     ``rate``      training.learning_rate(step)
-    ``number``    of the update, counted from 1; step counts from 0
+    ``number``    of the update, counted from 1; step counts from 0, and counts skipped steps too,
+                  of which there were training.loss_scale.skipped
     ``factor``    takes the scale out, and makes the norm training.clip if it is above that and
                   training.clip is not 0. `norm` is without the scale.
 

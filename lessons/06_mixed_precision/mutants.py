@@ -96,4 +96,12 @@ MUTANTS = [
         "To clip before the scale is taken out is a classic: every step is clipped, 65536 times "
         "too much, and Adam hides that, too.",
     ),
+    Mutant(
+        "skipped steps are counted",
+        "06.5",
+        "number = step + 1 - self.loss_scale.skipped",
+        "number = step + 1",
+        "Adam divides by 1 - beta**t, where t counts updates. float16 begins with some skipped "
+        "steps while the scale is searched for, so the first updates come out too small.",
+    ),
 ]

@@ -89,6 +89,8 @@ class Precision:
 class LossScale:
     """The factor of the loss. ``scale`` is one number from a step's backward to its `update`.
 
+    ``skipped`` counts the steps of the run that were skipped; whoever skips one adds to it.
+
     It is doubled after `every` good steps in a row and halved by a bad one, within 1 and 2**24. It
     starts at 2**16: backward's first gradient is at most 1 over the tokens of the batch, which with
     2 tokens fits float16's 65504 even so. Too high a scale costs one skipped step for each halving;
@@ -98,7 +100,7 @@ class LossScale:
 
     def __init__(self, scale: float = FIRST, every: int = EVERY, dynamic: bool = True) -> None:
         self.scale, self.every, self.dynamic = scale, every, dynamic
-        self.good = 0
+        self.good = self.skipped = 0
 
     @classmethod
     def constant(cls) -> "LossScale":
@@ -130,14 +132,15 @@ class LossScale:
 
     def state(self) -> dict[str, float]:
         """Return what a checkpoint must keep: plain numbers."""
-        return {"scale": self.scale, "good": self.good}
+        return {"scale": self.scale, "good": self.good, "skipped": self.skipped}
 
     def restore(self, state: Mapping[str, float]) -> None:
         """Take up what `state` returned. Raises CheckpointError if it cannot have."""
         scale, good = float(state.get("scale", 0)), int(state.get("good", -1))
-        if not (isfinite(scale) and scale >= LEAST and good >= 0):
+        skipped = int(state.get("skipped", -1))
+        if not (isfinite(scale) and scale >= LEAST and good >= 0 and skipped >= 0):
             raise CheckpointError(f"{dict(state)} is no state of a loss scale: the file is damaged")
-        self.scale, self.good = scale, good
+        self.scale, self.good, self.skipped = scale, good, skipped
 
 
 def stalled(dtype: Any, times: int = 1000, step: float = 0.001) -> tuple[float, float]:

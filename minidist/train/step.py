@@ -105,6 +105,7 @@ class Step:
             if not outcome.skipped:
                 with watch.span("update"):
                     self._update(step, outcome.norm)
+            self.loss_scale.skipped += outcome.skipped
             self.loss_scale.update(not outcome.skipped)
         return outcome
 
@@ -170,7 +171,8 @@ class Step:
 
     def _update(self, step: int, norm: float) -> None:
         factor = self.clip / norm if self.clip and norm > self.clip else 1.0
-        self.sync.update(self.learning_rate(step), step + 1, factor / self.loss_scale.scale)
+        number = step + 1 - self.loss_scale.skipped
+        self.sync.update(self.learning_rate(step), number, factor / self.loss_scale.scale)
 
 
 def evaluate(units: Sequence[Any], corpus: Corpus, comm: Comm, xp: Any, batch: int) -> float:

@@ -139,8 +139,8 @@ def test_the_scale_follows_the_verdicts(verdicts, every, start, cut):
         ("self.scale / 2 < LEAST", "self.scale < LEAST"),
         ("min(self.scale * 2, MOST), 0", "self.scale * 2, 0"),
         ("min(self.scale * 2, MOST), 0", "min(self.scale * 2, MOST), self.good"),
-        ("self.scale, self.good = scale, good", "self.scale = scale"),
-        ("self.scale, self.good = scale, good", "self.good = good"),
+        ("self.scale, self.good, self.skipped = scale, good, skipped", "self.scale = scale"),
+        ("self.scale, self.good, self.skipped = scale, good, skipped", "self.good = good"),
     ],
 )
 def test_scale_mutants(old, new):
@@ -167,7 +167,14 @@ def test_the_start():
 
 
 @pytest.mark.parametrize(
-    "state", [{}, {"scale": 2.0}, {"scale": 0.5, "good": 1}, {"scale": np.inf, "good": 1}]
+    "state",
+    [
+        {},
+        {"scale": 2.0, "skipped": 0},
+        {"scale": 0.5, "good": 1, "skipped": 0},
+        {"scale": np.inf, "good": 1, "skipped": 0},
+        {"scale": 2.0, "good": 1},
+    ],
 )
 def test_a_damaged_state_is_refused(state):
     with pytest.raises(CheckpointError, match="no state of a loss scale"):

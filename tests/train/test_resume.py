@@ -1,5 +1,6 @@
 """Runs that are stopped, killed and resumed compute what a straight run would have."""
 
+import json
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 
 from minidist.testing.mutants import mutate
 from minidist.train import command, trainer
+from minidist.train.precision import LossScale
 from minidist.train.step import Step
 from minidist.train.stop import StopRequest
 from tests.train.runs import TINY, rows, same_run, saved, train, weights
@@ -32,6 +34,31 @@ def test_a_resumed_run_is_the_straight_run_bit_for_bit(folder, ranks, dtype, sto
         how = {"resume": "cut"}
     assert train(resume="cut", in_process=ranks) == 0
     same_run(folder / "straight", folder / "cut")
+
+
+def check_skipped(folder, monkeypatch, kind=LossScale):
+    """The optimiser's number of an update is that of the run: skipped steps are none, ever.
+
+    The scale starts so high that the first steps overflow.
+    """
+    monkeypatch.setattr(kind.__init__, "__defaults__", (2.0**24, 200, True))
+    monkeypatch.setattr("minidist.train.precision.LossScale", kind)
+    flags = {"dtype": "float16"}
+    assert train(out="straight", **flags) == 0
+    assert train(out="cut", stop_after=2, **flags) == 0
+    assert json.loads(saved(folder / "cut").about["loss_scale"])["skipped"] > 0
+    assert train(resume="cut") == 0
+    same_run(folder / "straight", folder / "cut")
+
+
+def test_skipped_steps_are_counted_over_sittings(folder, monkeypatch):
+    check_skipped(folder, monkeypatch)
+
+
+def test_skipped_steps_that_are_forgotten_are_seen(folder, monkeypatch):
+    wrong = mutate(LossScale, 'skipped = int(state.get("skipped", -1))', "skipped = 0")
+    with pytest.raises(AssertionError):
+        check_skipped(folder, monkeypatch, wrong)
 
 
 RESUME_MUTANTS = {

@@ -158,7 +158,7 @@ MUTANTS = {
     "clipping raises small gradients": (Step, "norm > self.clip", "norm"),
     "no clipping": (Step, "if self.clip and", "if not self.clip and"),
     "update before the rings are done": (Step, "self.sync.finish()", "pass"),
-    "the step of the optimiser stands still": (Step, "step + 1, factor", "1, factor"),
+    "the step of the optimiser stands still": (Step, "number, factor", "1, factor"),
     "dropout by the place in the slice": (
         Step,
         "return At(step, True, samples,",
